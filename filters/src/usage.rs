@@ -428,6 +428,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn money_survives_being_written(nanos: u64) {
             let text = NanoUsd(nanos).to_string();

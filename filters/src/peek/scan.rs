@@ -430,7 +430,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..Default::default() })]
         // The reference is serde_json; it takes deeper nesting, which is not produced here.
         #[test]
         fn accepts_what_serde_json_accepts(
