@@ -1,6 +1,7 @@
 //! The members weir reads, with their types and ranges; the rest is between caller and provider.
 
-use super::{BadBody, Edits, Member, OWN, Peek, scan};
+use super::edit::{self, Slot};
+use super::{BadBody, Member, OWN, Peek, Segments, scan};
 
 /// Longest `model`, `task_type` or `budget_tier` in bytes. Bedrock allows 2,048 for a model's ARN,
 /// the longest of any provider; more is no name and would only fill logs.
@@ -42,15 +43,14 @@ pub(super) fn merge_extra(peek: Peek) -> Result<Peek, BadBody> {
         return Ok(peek);
     }
     if !text.starts_with('{') {
-        return Err(BadBody::member(
-            "extra_body",
-            "`extra_body` must be an object",
-        ));
+        return Err(BadBody::member("extra_body", "`extra_body` must be an object"));
     }
     let inner = inner(&peek, extra)?;
     let mut names: Vec<&str> = inner.members.iter().map(|m| inner.name(m)).collect();
     names.sort_unstable();
     if let Some([twice, _]) = names.array_windows().find(|[a, b]| a == b) {
+        // The caller's own word, so no more of it than a message bears.
+        let twice: String = twice.chars().take(64).collect();
         let message = format!("`{twice}` stands more than once in `extra_body`");
         return Err(BadBody::member("extra_body", message));
     }
@@ -58,18 +58,31 @@ pub(super) fn merge_extra(peek: Peek) -> Result<Peek, BadBody> {
         let message = format!("`{name}` may not stand in `extra_body`");
         return Err(BadBody::member("extra_body", message));
     }
-    let mut edits = Edits::default();
-    for member in &inner.members {
-        edits.set(inner.name(member), inner.body.slice(member.value.clone()));
-    }
-    edits.remove("extra_body");
-    let body = edits.splice(&peek, &[]).concat();
+    let body = merged(&peek, &inner).concat();
     let members = super::check(&body)?;
-    Ok(Peek {
-        body,
-        members,
-        ..Peek::default()
-    })
+    Ok(Peek { body, members, ..Peek::default() })
+}
+
+/// The members of `inner` in place of those of the same name, the others behind them. Sorted, since
+/// both sides may hold a thousand.
+fn merged(peek: &Peek, inner: &Peek) -> Segments {
+    let value = |m: &Member| inner.body.slice(m.value.clone());
+    let mut extra: Vec<_> = inner.members.iter().map(|m| (inner.name(m), m, false)).collect();
+    extra.sort_unstable_by_key(|(name, ..)| *name);
+    let mut slots: Vec<_> =
+        (0..peek.members.len()).filter_map(|i| Slot::original(peek, i)).collect();
+    for slot in &mut slots {
+        slot.gone = slot.name == "extra_body";
+        let found = extra.binary_search_by_key(&&*slot.name, |(name, ..)| *name);
+        if let Some((_, member, used)) = found.ok().and_then(|i| extra.get_mut(i)) {
+            slot.gone = std::mem::replace(used, true);
+            slot.value = Some(value(member));
+        }
+    }
+    extra.retain(|(.., used)| !used);
+    extra.sort_unstable_by_key(|(_, member, _)| member.key.start);
+    slots.extend(extra.into_iter().map(|(name, m, _)| Slot::inserted(name.into(), value(m))));
+    edit::write(peek, &slots)
 }
 
 /// Fills in what the members say.
@@ -97,20 +110,15 @@ pub(super) fn inner(peek: &Peek, member: &Member) -> Result<Peek, BadBody> {
         BadBody::Json(format!("invalid JSON at byte {at}: {}", f.what))
     })?;
     let body = peek.body.slice(member.value.clone());
-    Ok(Peek {
-        body,
-        members,
-        ..Peek::default()
-    })
+    Ok(Peek { body, members, ..Peek::default() })
 }
 
 /// Refuses a second member of a name we read.
 fn once(peek: &Peek) -> Result<(), BadBody> {
     let mut seen = [false; READ.len()];
     for member in &peek.members {
-        let name = peek.name(member);
-        let known = READ.iter().zip(&mut seen).find(|(read, _)| **read == name);
-        if let Some((_, seen)) = known
+        let known = READ.iter().zip(&mut seen).find(|(name, _)| member.is_named(name, &peek.body));
+        if let Some((name, seen)) = known
             && std::mem::replace(seen, true)
         {
             return Err(BadBody::twice(name));
@@ -161,10 +169,7 @@ fn flag(peek: &Peek, key: &str) -> Result<bool, BadBody> {
     match peek.find(key).map(|m| peek.value(m)) {
         Some(b"true") => Ok(true),
         Some(b"false" | b"null") | None => Ok(false),
-        Some(_) => Err(BadBody::member(
-            key,
-            format!("`{key}` must be true or false"),
-        )),
+        Some(_) => Err(BadBody::member(key, format!("`{key}` must be true or false"))),
     }
 }
 
@@ -179,10 +184,7 @@ fn include_usage(peek: &Peek) -> Result<bool, BadBody> {
         _ => return Err(BadBody::member(PARAM, "`stream_options` must be an object")),
     }
     let options = inner(peek, member)?;
-    let named = options
-        .members
-        .iter()
-        .filter(|m| options.name(m) == "include_usage");
+    let named = options.members.iter().filter(|m| options.name(m) == "include_usage");
     if named.count() > 1 {
         return Err(BadBody::twice("stream_options.include_usage"));
     }
@@ -221,9 +223,7 @@ mod tests {
     /// A chat body with these members beside its messages.
     fn with(members: &str) -> Result<Peek, BadBody> {
         let comma = if members.is_empty() { "" } else { "," };
-        peek::chat(Bytes::from(format!(
-            r#"{{"messages":[{{}}]{comma}{members}}}"#
-        )))
+        peek::chat(Bytes::from(format!(r#"{{"messages":[{{}}]{comma}{members}}}"#)))
     }
 
     fn param(members: &str) -> String {
@@ -299,10 +299,7 @@ mod tests {
         }
         assert_eq!(param(r#""n":129"#), "n");
         let most = with(r#""n":128,"max_tokens":9007199254740991"#).unwrap();
-        assert_eq!(
-            (most.n, most.max_tokens),
-            (128, Some(9_007_199_254_740_991))
-        );
+        assert_eq!((most.n, most.max_tokens), (128, Some(9_007_199_254_740_991)));
     }
 
     #[test]
@@ -319,10 +316,7 @@ mod tests {
             (r#""stream":1"#, "stream"),
             (r#""stream_options":true"#, "stream_options"),
             (r#""stream_options":[]"#, "stream_options"),
-            (
-                r#""stream_options":{"include_usage":1}"#,
-                "stream_options.include_usage",
-            ),
+            (r#""stream_options":{"include_usage":1}"#, "stream_options.include_usage"),
             (
                 r#""stream_options":{"include_usage":true,"include_usag\u0065":false}"#,
                 "stream_options.include_usage",
@@ -334,12 +328,8 @@ mod tests {
         ] {
             assert_eq!(param(members), name, "{members}");
         }
-        for messages in [
-            "{}",
-            r#"{"messages":[ ]}"#,
-            r#"{"messages":{}}"#,
-            r#"{"messages":null}"#,
-        ] {
+        for messages in ["{}", r#"{"messages":[ ]}"#, r#"{"messages":{}}"#, r#"{"messages":null}"#]
+        {
             let fault = peek::chat(Bytes::from(messages)).unwrap_err();
             assert!(matches!(fault, BadBody::Member { param, .. } if param == "messages"));
         }
@@ -352,10 +342,7 @@ mod tests {
             (r#""model":"a","mod\u0065l":"b""#, "model"),
             (r#""messages":[1]"#, "messages"),
             (r#""stream":true,"stream":true"#, "stream"),
-            (
-                r#""stream_options":null,"stream_options":null"#,
-                "stream_options",
-            ),
+            (r#""stream_options":null,"stream_options":null"#, "stream_options"),
             (r#""max_tokens":1,"max_tokens":1"#, "max_tokens"),
             (r#""n":1,"n":1"#, "n"),
             (r#""task_type":"a","task_type":"a""#, "task_type"),
@@ -386,11 +373,7 @@ mod tests {
             r#""a":1,"a":2"#,
             r#""a":1,"b":3,"\u0061":2"#,
         ] {
-            assert_eq!(
-                param(&format!(r#""extra_body":{{{inner}}}"#)),
-                "extra_body",
-                "{inner}"
-            );
+            assert_eq!(param(&format!(r#""extra_body":{{{inner}}}"#)), "extra_body", "{inner}");
         }
         assert_eq!(param(r#""extra_body":{"n":0}"#), "n");
         assert_eq!(param(r#""extra_body":{"messages":[]}"#), "messages");
@@ -399,35 +382,17 @@ mod tests {
     #[test]
     fn what_is_no_json_says_so_and_where() {
         assert_eq!(json(""), "the body is empty; expected a JSON object");
-        assert_eq!(
-            json("\u{feff}{}"),
-            "byte order mark at byte 0; send plain UTF-8"
-        );
+        assert_eq!(json("\u{feff}{}"), "byte order mark at byte 0; send plain UTF-8");
         assert_eq!(json(&b"{\"a\":\"\xff\"}"[..]), "invalid UTF-8 at byte 6");
-        assert_eq!(
-            json("[1]"),
-            "invalid JSON at byte 0: expected a JSON object"
-        );
-        assert_eq!(
-            json("{} x"),
-            "invalid JSON at byte 3: expected nothing more after the object"
-        );
-        assert_eq!(
-            json(r#"{"a":[1"#),
-            "invalid JSON at byte 7: unexpected end of the body"
-        );
+        assert_eq!(json("[1]"), "invalid JSON at byte 0: expected a JSON object");
+        assert_eq!(json("{} x"), "invalid JSON at byte 3: expected nothing more after the object");
+        assert_eq!(json(r#"{"a":[1"#), "invalid JSON at byte 7: unexpected end of the body");
         let nested = |open: &str| format!(r#"{{"messages":{}"#, open.repeat(1_000_000));
         assert!(json(nested("[")).ends_with("nested deeper than 64"));
         assert!(json(nested("{\"a\":")).ends_with("nested deeper than 64"));
         assert!(json("[".repeat(1_000_000)).starts_with("invalid JSON at byte 0"));
         let spaces = json(vec![b' '; 10 << 20]);
-        assert_eq!(
-            spaces,
-            "invalid JSON at byte 10485760: expected a JSON object, found nothing"
-        );
-        assert_eq!(
-            json(vec![b'a'; 10 << 20]),
-            "invalid JSON at byte 0: expected a JSON object"
-        );
+        assert_eq!(spaces, "invalid JSON at byte 10485760: expected a JSON object, found nothing");
+        assert_eq!(json(vec![b'a'; 10 << 20]), "invalid JSON at byte 0: expected a JSON object");
     }
 }
