@@ -271,6 +271,6 @@ fn refuse(param: &str, error: &serde_json::Error) -> ApiError {
     wrong(param, &format!("{param}: {said}"))
 }
 
-fn wrong(param: &str, message: &str) -> ApiError {
+pub(crate) fn wrong(param: &str, message: &str) -> ApiError {
     ApiError::new(Code::InvalidRequest, message).param(param)
 }

@@ -89,6 +89,33 @@ impl Chunks {
         self.delta(0, Some(reason), |_| {})
     }
 
+    /// A whole answer as chunks, the role left out.
+    #[must_use]
+    pub fn whole(&self, completion: &Completion) -> Vec<Bytes> {
+        let mut out = Vec::new();
+        if !completion.reasoning.is_empty() {
+            out.push(self.text("reasoning_content", &completion.reasoning));
+        }
+        if !completion.thinking_blocks.is_empty() {
+            let blocks = completion.thinking_blocks.iter().enumerate();
+            let blocks: Vec<_> = blocks
+                .map(|(n, block)| format!("{{\"index\":{n},{}", block.trim_start_matches('{')))
+                .collect();
+            out.push(self.raw("thinking_blocks", &format!("[{}]", blocks.join(","))));
+        }
+        if let Some(content) = completion.content.as_deref().filter(|text| !text.is_empty()) {
+            out.push(self.text("content", content));
+        }
+        for (call, index) in completion.tool_calls.iter().zip(0..) {
+            out.push(self.tool(ToolStart { index, id: &call.id, name: &call.name }));
+            let mut raw = Vec::new();
+            put_text(&mut raw, &call.arguments);
+            out.push(self.arguments(index, &String::from_utf8_lossy(&raw)));
+        }
+        out.push(self.finish(completion.finish));
+        out
+    }
+
     /// The chunk after the finish that only has usage.
     #[must_use]
     pub fn usage(&self, usage: &Usage) -> Bytes {
