@@ -68,6 +68,8 @@ pub struct Ask<'a> {
     pub params: &'a Params,
     /// `max_tokens` for wires that require one, when the caller gave none (0: the wire's own default).
     pub max_output: u64,
+    /// The provider's base URL, which the path is appended to.
+    pub base_url: &'a str,
     /// Azure's `api-version`.
     pub api_version: Option<&'a str>,
 }
