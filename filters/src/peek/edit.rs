@@ -50,7 +50,9 @@ impl Edits {
         let mut slots = self.slots(peek);
         for slot in &mut slots {
             slot.gone |= slot.origin.is_some_and(|i| {
-                peek.members.get(i).is_some_and(|m| own.contains(&peek.name(m)))
+                peek.members
+                    .get(i)
+                    .is_some_and(|m| own.contains(&peek.name(m)))
             });
         }
         write(peek, &slots)
@@ -91,7 +93,10 @@ impl Step {
         match self {
             Self::Set(name, value) => set(slots, name, value),
             Self::Remove(name) => {
-                slots.iter_mut().filter(|s| s.name == *name).for_each(|s| s.gone = true);
+                slots
+                    .iter_mut()
+                    .filter(|s| s.name == *name)
+                    .for_each(|s| s.gone = true);
             }
             Self::Rename(pairs) => rename(slots, pairs),
         }
@@ -107,7 +112,13 @@ fn set(slots: &mut Vec<Slot<'_>>, name: &str, value: &Bytes) {
     }
     if !done {
         let (name, value) = (Cow::Owned(name.into()), Some(value.clone()));
-        slots.push(Slot { name, origin: None, value, renamed: false, gone: false });
+        slots.push(Slot {
+            name,
+            origin: None,
+            value,
+            renamed: false,
+            gone: false,
+        });
     }
 }
 
@@ -115,7 +126,12 @@ fn rename(slots: &mut [Slot<'_>], pairs: &[(String, String)]) {
     if pairs.is_empty() {
         return;
     }
-    let goal = |name: &str| pairs.iter().find(|(from, _)| from == name).map(|(_, to)| to);
+    let goal = |name: &str| {
+        pairs
+            .iter()
+            .find(|(from, _)| from == name)
+            .map(|(_, to)| to)
+    };
     // Names that are taken by others: of members that stay, then of those renamed before.
     let mut taken: Vec<(&str, Cow<'_, str>)> = Vec::new();
     let staying: Vec<Cow<'_, str>> = slots
@@ -126,7 +142,9 @@ fn rename(slots: &mut [Slot<'_>], pairs: &[(String, String)]) {
     for slot in slots.iter_mut().filter(|s| !s.gone) {
         let Some(to) = goal(&slot.name) else { continue };
         let clash = staying.iter().any(|name| name == to)
-            || taken.iter().any(|(name, from)| name == to && *from != slot.name);
+            || taken
+                .iter()
+                .any(|(name, from)| name == to && *from != slot.name);
         slot.gone = clash;
         if !clash {
             let from = std::mem::replace(&mut slot.name, Cow::Owned(to.clone()));
@@ -193,7 +211,12 @@ const COPY_BYTES_MAX: usize = 1024;
 
 impl<'a> Pieces<'a> {
     fn new(body: &'a Bytes) -> Self {
-        Self { body, parts: Vec::new(), range: 0..0, text: BytesMut::new() }
+        Self {
+            body,
+            parts: Vec::new(),
+            range: 0..0,
+            text: BytesMut::new(),
+        }
     }
 
     fn original(&mut self, range: Range<usize>) {

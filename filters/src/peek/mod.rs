@@ -72,7 +72,10 @@ pub enum BadBody {
 
 impl BadBody {
     fn member(param: &str, message: impl Into<String>) -> Self {
-        Self::Member { param: param.into(), message: message.into() }
+        Self::Member {
+            param: param.into(),
+            message: message.into(),
+        }
     }
     fn twice(param: &str) -> Self {
         Self::member(param, format!("`{param}` stands more than once"))
@@ -171,20 +174,27 @@ impl Peek {
 /// [`BadBody`], in the words the caller sees.
 pub fn chat(body: Bytes) -> Result<Peek, BadBody> {
     let members = check(&body)?;
-    let peek = Peek { body, members, ..Peek::default() };
+    let peek = Peek {
+        body,
+        members,
+        ..Peek::default()
+    };
     read::chat(read::merge_extra(peek)?)
 }
 
 /// The members of a body that may hold anything.
 fn check(body: &[u8]) -> Result<Vec<Member>, BadBody> {
     if body.is_empty() {
-        return Err(BadBody::Json("the body is empty; expected a JSON object".into()));
+        return Err(BadBody::Json(
+            "the body is empty; expected a JSON object".into(),
+        ));
     }
-    let text = std::str::from_utf8(body).map_err(|e| {
-        BadBody::Json(format!("invalid UTF-8 at byte {}", e.valid_up_to()))
-    })?;
+    let text = std::str::from_utf8(body)
+        .map_err(|e| BadBody::Json(format!("invalid UTF-8 at byte {}", e.valid_up_to())))?;
     if text.starts_with('\u{feff}') {
-        return Err(BadBody::Json("byte order mark at byte 0; send plain UTF-8".into()));
+        return Err(BadBody::Json(
+            "byte order mark at byte 0; send plain UTF-8".into(),
+        ));
     }
     scan::members(text)
         .map_err(|f| BadBody::Json(format!("invalid JSON at byte {}: {}", f.at, f.what)))

@@ -24,7 +24,11 @@ pub fn apply_params(
     edits: &mut Edits,
 ) -> Result<Vec<String>, BadBody> {
     once(params, peek)?;
-    let mut work = Work { peek, steps: Vec::new(), slots: edits.slots(peek) };
+    let mut work = Work {
+        peek,
+        steps: Vec::new(),
+        slots: edits.slots(peek),
+    };
     let before = work.gone();
     work.rename(params);
     work.limits();
@@ -32,7 +36,9 @@ pub fn apply_params(
         work.step(Step::Remove(name.clone()));
     }
     let after = work.gone();
-    let dropped = after.into_iter().filter(|name| !before.contains(name) && !OWN.contains(name));
+    let dropped = after
+        .into_iter()
+        .filter(|name| !before.contains(name) && !OWN.contains(name));
     let dropped = dropped.map(String::from).collect();
     work.defaults(params);
     work.clamp(params);
@@ -49,7 +55,9 @@ pub fn with_include_usage(peek: &Peek) -> Option<Bytes> {
     if peek.include_usage || !peek.stream {
         return None;
     }
-    let options = peek.find("stream_options").and_then(|m| read::inner(peek, m).ok());
+    let options = peek
+        .find("stream_options")
+        .and_then(|m| read::inner(peek, m).ok());
     let mut edits = Edits::default();
     edits.set("include_usage", "true");
     Some(edits.splice(&options.unwrap_or_default(), &[]).concat())
@@ -65,7 +73,11 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// The caller's members that are gone so far.
     fn gone(&self) -> Vec<&'a str> {
-        self.slots.iter().filter(|s| s.gone).filter_map(|s| original(self.peek, s)).collect()
+        self.slots
+            .iter()
+            .filter(|s| s.gone)
+            .filter_map(|s| original(self.peek, s))
+            .collect()
     }
 
     fn step(&mut self, step: Step) {
@@ -74,13 +86,18 @@ impl<'a> Work<'a> {
     }
 
     fn rename(&mut self, params: &Params) {
-        let pairs = params.rename.iter().map(|(from, to)| (from.clone(), to.clone()));
+        let pairs = params
+            .rename
+            .iter()
+            .map(|(from, to)| (from.clone(), to.clone()));
         self.step(Step::Rename(pairs.collect()));
     }
 
     /// Levels the two names of the output limit to what was held for the request.
     fn limits(&mut self) {
-        let Some(limit) = self.peek.max_tokens else { return };
+        let Some(limit) = self.peek.max_tokens else {
+            return;
+        };
         let given = self.slots.iter().filter(|s| {
             s.value.is_none() && original(self.peek, s).is_some_and(|n| LIMITS.contains(&n))
         });
@@ -108,7 +125,9 @@ impl<'a> Work<'a> {
     fn clamp(&mut self, params: &Params) {
         for (name, &(low, high)) in &params.clamp {
             let slot = self.slots.iter().find(|s| !s.gone && s.name == *name);
-            let Some(value) = slot.and_then(|s| number(self.peek, s)) else { continue };
+            let Some(value) = slot.and_then(|s| number(self.peek, s)) else {
+                continue;
+            };
             let bound = if value < low {
                 low
             } else if value > high {
@@ -132,8 +151,12 @@ fn once(params: &Params, peek: &Peek) -> Result<(), BadBody> {
             || params.defaults.contains_key(name)
             || params.clamp.contains_key(name)
     };
-    let mut names: Vec<&str> =
-        peek.members.iter().map(|m| peek.name(m)).filter(|n| edited(n)).collect();
+    let mut names: Vec<&str> = peek
+        .members
+        .iter()
+        .map(|m| peek.name(m))
+        .filter(|n| edited(n))
+        .collect();
     names.sort_unstable();
     match names.array_windows().find(|[a, b]| a == b) {
         Some([twice, _]) => Err(BadBody::twice(twice)),

@@ -34,13 +34,18 @@ const NOT_IN_EXTRA: [&str; 4] = ["model", "stream", "stream_options", "extra_bod
 /// Moves the members of `extra_body` to the top level, where it is given.
 pub(super) fn merge_extra(peek: Peek) -> Result<Peek, BadBody> {
     once(&peek)?;
-    let Some(extra) = peek.find("extra_body") else { return Ok(peek) };
+    let Some(extra) = peek.find("extra_body") else {
+        return Ok(peek);
+    };
     let text = text(&peek, extra);
     if text == "null" {
         return Ok(peek);
     }
     if !text.starts_with('{') {
-        return Err(BadBody::member("extra_body", "`extra_body` must be an object"));
+        return Err(BadBody::member(
+            "extra_body",
+            "`extra_body` must be an object",
+        ));
     }
     let inner = inner(&peek, extra)?;
     let mut names: Vec<&str> = inner.members.iter().map(|m| inner.name(m)).collect();
@@ -60,7 +65,11 @@ pub(super) fn merge_extra(peek: Peek) -> Result<Peek, BadBody> {
     edits.remove("extra_body");
     let body = edits.splice(&peek, &[]).concat();
     let members = super::check(&body)?;
-    Ok(Peek { body, members, ..Peek::default() })
+    Ok(Peek {
+        body,
+        members,
+        ..Peek::default()
+    })
 }
 
 /// Fills in what the members say.
@@ -88,7 +97,11 @@ pub(super) fn inner(peek: &Peek, member: &Member) -> Result<Peek, BadBody> {
         BadBody::Json(format!("invalid JSON at byte {at}: {}", f.what))
     })?;
     let body = peek.body.slice(member.value.clone());
-    Ok(Peek { body, members, ..Peek::default() })
+    Ok(Peek {
+        body,
+        members,
+        ..Peek::default()
+    })
 }
 
 /// Refuses a second member of a name we read.
@@ -124,7 +137,9 @@ fn messages(peek: &Peek) -> Result<(), BadBody> {
 
 /// A non-empty string without control characters: it goes into logs, labels and headers.
 fn name(peek: &Peek, key: &str, nullable: bool) -> Result<Option<String>, BadBody> {
-    let Some(member) = peek.find(key) else { return Ok(None) };
+    let Some(member) = peek.find(key) else {
+        return Ok(None);
+    };
     let text = text(peek, member);
     if nullable && text == "null" {
         return Ok(None);
@@ -146,20 +161,28 @@ fn flag(peek: &Peek, key: &str) -> Result<bool, BadBody> {
     match peek.find(key).map(|m| peek.value(m)) {
         Some(b"true") => Ok(true),
         Some(b"false" | b"null") | None => Ok(false),
-        Some(_) => Err(BadBody::member(key, format!("`{key}` must be true or false"))),
+        Some(_) => Err(BadBody::member(
+            key,
+            format!("`{key}` must be true or false"),
+        )),
     }
 }
 
 fn include_usage(peek: &Peek) -> Result<bool, BadBody> {
     const PARAM: &str = "stream_options";
-    let Some(member) = peek.find(PARAM) else { return Ok(false) };
+    let Some(member) = peek.find(PARAM) else {
+        return Ok(false);
+    };
     match peek.value(member) {
         b"null" => return Ok(false),
         [b'{', ..] => {}
         _ => return Err(BadBody::member(PARAM, "`stream_options` must be an object")),
     }
     let options = inner(peek, member)?;
-    let named = options.members.iter().filter(|m| options.name(m) == "include_usage");
+    let named = options
+        .members
+        .iter()
+        .filter(|m| options.name(m) == "include_usage");
     if named.count() > 1 {
         return Err(BadBody::twice("stream_options.include_usage"));
     }
@@ -172,7 +195,9 @@ fn include_usage(peek: &Peek) -> Result<bool, BadBody> {
 /// An integer from 1 to `max`, written as one: `1e3` and `3.0` are refused, since providers differ
 /// on them. Null is absent.
 fn integer(peek: &Peek, key: &str, max: u64) -> Result<Option<u64>, BadBody> {
-    let Some(member) = peek.find(key) else { return Ok(None) };
+    let Some(member) = peek.find(key) else {
+        return Ok(None);
+    };
     let text = text(peek, member);
     if text == "null" {
         return Ok(None);

@@ -20,12 +20,20 @@ pub(super) struct Fault {
 
 /// The members of the one object that `text` holds.
 pub(super) fn members(text: &str) -> Result<Vec<Member>, Fault> {
-    let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
+    let mut scan = Scan {
+        bytes: text.as_bytes(),
+        at: 0,
+    };
     scan.space();
     match scan.byte() {
         Some(b'{') => scan.at += 1,
         Some(_) => return scan.fault("expected a JSON object"),
-        None => return Err(Fault { what: "expected a JSON object, found nothing", at: scan.at }),
+        None => {
+            return Err(Fault {
+                what: "expected a JSON object, found nothing",
+                at: scan.at,
+            });
+        }
     }
     let found = scan.object()?;
     scan.space();
@@ -48,7 +56,14 @@ struct Scan<'a> {
 impl Scan<'_> {
     fn fault<T>(&self, what: &'static str) -> Result<T, Fault> {
         let cut = self.at >= self.bytes.len();
-        Err(Fault { what: if cut { "unexpected end of the body" } else { what }, at: self.at })
+        Err(Fault {
+            what: if cut {
+                "unexpected end of the body"
+            } else {
+                what
+            },
+            at: self.at,
+        })
     }
 
     fn byte(&self) -> Option<u8> {
@@ -87,7 +102,11 @@ impl Scan<'_> {
             self.colon()?;
             let start = self.at;
             self.value()?;
-            found.push(Member { unescaped, key, value: start..self.at });
+            found.push(Member {
+                unescaped,
+                key,
+                value: start..self.at,
+            });
             self.space();
             match self.byte() {
                 Some(b',') => self.at += 1,
@@ -109,10 +128,16 @@ impl Scan<'_> {
         if !escaped {
             return Ok((key, None));
         }
-        let text = self.bytes.get(key.clone()).and_then(|b| std::str::from_utf8(b).ok());
+        let text = self
+            .bytes
+            .get(key.clone())
+            .and_then(|b| std::str::from_utf8(b).ok());
         match text.and_then(unescape) {
             Some(name) => Ok((key, Some(name.into_boxed_str()))),
-            None => Err(Fault { what: "lone surrogate in a member's name", at: start }),
+            None => Err(Fault {
+                what: "lone surrogate in a member's name",
+                at: start,
+            }),
         }
     }
 
@@ -245,7 +270,11 @@ impl Scan<'_> {
         while self.byte().is_some_and(|b| b.is_ascii_digit()) {
             self.at += 1;
         }
-        if self.at == start { self.fault("expected a digit") } else { Ok(()) }
+        if self.at == start {
+            self.fault("expected a digit")
+        } else {
+            Ok(())
+        }
     }
 
     /// From the opening quote to behind the closing one; whether there was an escape.
@@ -265,7 +294,12 @@ impl Scan<'_> {
                     self.escape()?;
                 }
                 Some(_) => return self.fault("control character in a string"),
-                None => return Err(Fault { what: "string without an end", at: start }),
+                None => {
+                    return Err(Fault {
+                        what: "string without an end",
+                        at: start,
+                    });
+                }
             }
         }
     }
@@ -299,14 +333,19 @@ impl Scan<'_> {
                 self.at += 32;
             }
         }
-        while self.byte().is_some_and(|b| b >= 0x20 && b != b'"' && b != b'\\') {
+        while self
+            .byte()
+            .is_some_and(|b| b >= 0x20 && b != b'"' && b != b'\\')
+        {
             self.at += 1;
         }
     }
 }
 
 fn is_plain(block: &[u8; 32]) -> bool {
-    !block.iter().fold(false, |hit, &b| hit | (b < 0x20) | (b == b'"') | (b == b'\\'))
+    !block.iter().fold(false, |hit, &b| {
+        hit | (b < 0x20) | (b == b'"') | (b == b'\\')
+    })
 }
 
 /// The high bit of the first byte that ends a plain stretch (quote, backslash, control character).
@@ -344,7 +383,11 @@ mod tests {
             (r#"{"a":"b"#, "string without an end", 5),
             (r#"{"a" 1}"#, "expected `:`", 5),
             (r#"{"a":1 "b":2}"#, "expected `,` or `}`", 7),
-            (r#"{"a":1,}"#, "expected a member's name in double quotes", 7),
+            (
+                r#"{"a":1,}"#,
+                "expected a member's name in double quotes",
+                7,
+            ),
             (r#"{"a":[1,]}"#, "expected a value", 8),
             (r#"{"a":[1}"#, "expected `,` or `]`", 7),
             (r#"{"a":01}"#, "expected `,` or `}`", 6),
@@ -364,8 +407,14 @@ mod tests {
         let nested = |n: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(n), "]".repeat(n));
         assert_eq!(members(&nested(63)).unwrap().len(), 1);
         assert_eq!(fault(&nested(64)), ("nested deeper than 64", 5 + 63));
-        assert_eq!(fault(&format!(r#"{{"a":{}"#, "{\"b\":".repeat(70))).0, "nested deeper than 64");
-        assert_eq!(fault(&format!(r#"{{"a":{}"#, "[{\"b\":".repeat(1_000_000))).0, "nested deeper than 64");
+        assert_eq!(
+            fault(&format!(r#"{{"a":{}"#, "{\"b\":".repeat(70))).0,
+            "nested deeper than 64"
+        );
+        assert_eq!(
+            fault(&format!(r#"{{"a":{}"#, "[{\"b\":".repeat(1_000_000))).0,
+            "nested deeper than 64"
+        );
         let quoted = format!(r#"{{"a":"{}\"{}"}}"#, "[".repeat(500), "{".repeat(500));
         assert_eq!(members(&quoted).unwrap().len(), 1);
     }
@@ -374,7 +423,10 @@ mod tests {
     fn members_have_a_ceiling() {
         let many = |n: usize| format!("{{{}}}", vec!["\"\":0"; n].join(","));
         assert_eq!(members(&many(MEMBERS_MAX)).unwrap().len(), MEMBERS_MAX);
-        assert_eq!(fault(&many(MEMBERS_MAX + 1)).0, "more than 1024 members in one object");
+        assert_eq!(
+            fault(&many(MEMBERS_MAX + 1)).0,
+            "more than 1024 members in one object"
+        );
     }
 
     proptest! {
