@@ -216,12 +216,12 @@ impl<'a> Chat<'a> {
         let mut chat = Self::default();
         let mut limit = None;
         for member in &peek.members {
-            let name = member.name.as_str();
+            let name = peek.name(member);
             if PEEKED.contains(&name) {
                 continue;
             }
-            let bytes = peek.body.get(member.value.clone()).unwrap_or_default();
-            let raw: &'a RawValue = serde_json::from_slice(bytes).map_err(|e| refuse(name, &e))?;
+            let value = serde_json::from_slice(peek.value(member));
+            let raw: &'a RawValue = value.map_err(|e| refuse(name, &e))?;
             if raw.get() == "null" {
                 continue;
             }

@@ -233,8 +233,7 @@ impl Completion {
 /// Appends usage in OpenAI's words: the prompt includes what was cached, the completion what was
 /// reasoned (protocols.md section 3).
 pub fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
-    let prompt = usage.input.saturating_add(usage.cached).saturating_add(usage.cache_write);
-    let total = prompt.saturating_add(usage.output);
+    let (prompt, total) = (usage.prompt(), usage.total());
     let text = format!(
         "{{\"prompt_tokens\":{prompt},\"completion_tokens\":{},\"total_tokens\":{total},\
          \"prompt_tokens_details\":{{\"cached_tokens\":{},\"cache_write_tokens\":{}}},\

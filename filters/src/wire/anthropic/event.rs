@@ -135,15 +135,14 @@ impl Tokens {
         if self.input_tokens.is_none() && self.output_tokens.is_none() {
             return None;
         }
-        let output = self.output_tokens.unwrap_or_default();
         let details = self.output_tokens_details.unwrap_or_default();
-        Some(Usage {
-            input: self.input_tokens.unwrap_or_default(),
-            cached: self.cache_read_input_tokens.unwrap_or_default(),
-            cache_write: self.cache_creation_input_tokens.unwrap_or_default(),
-            output,
-            reasoning: details.thinking_tokens.unwrap_or_default().min(output),
-        })
+        Some(Usage::from_anthropic(
+            self.input_tokens.unwrap_or_default(),
+            self.cache_creation_input_tokens.unwrap_or_default(),
+            self.cache_read_input_tokens.unwrap_or_default(),
+            self.output_tokens.unwrap_or_default(),
+            details.thinking_tokens.unwrap_or_default(),
+        ))
     }
 
     /// The provider has said how much it wrote.

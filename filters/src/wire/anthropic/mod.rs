@@ -4,6 +4,7 @@ use super::{Ask, Outgoing, Reply, ReplyContext, Whole};
 use crate::error::{ApiError, Failure};
 use bytes::Bytes;
 
+mod blocks;
 mod content;
 mod event;
 mod message;

@@ -2,10 +2,12 @@
 
 use super::turns::Prompt;
 use super::{Ask, Outgoing, tools};
+use crate::wire::Params;
 use crate::chat::raw::{Members, put_member, put_name, put_raw, put_text, text};
 use crate::chat::{Chat, Format, Number};
-use crate::error::ApiError;
-use crate::peek::Segments;
+use crate::error::{ApiError, Code};
+use crate::peek::{self, BadBody, Edits, Segments};
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 /// The version of Messages that this wire is written to.
@@ -30,13 +32,36 @@ pub(super) fn build(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     let mut body = Body::new(&chat, ask)?;
     body.put_all();
     body.out.push(b'}');
-    Ok(Outgoing {
-        path: "/messages".into(),
-        headers: vec![("anthropic-version", VERSION.into())],
-        body: Segments(vec![body.out.into()]),
-        dropped: body.dropped,
-        strip_usage: false,
-    })
+    let Body { out, mut dropped, .. } = body;
+    let body = edited(out.into(), ask.params, &mut dropped)?;
+    let headers = vec![("anthropic-version", VERSION.into())];
+    Ok(Outgoing { path: "/messages".into(), headers, body, dropped, strip_usage: false })
+}
+
+/// The provider's `params` work on the members of Messages, whoever wrote them.
+fn edited(
+    body: Bytes,
+    params: &Params,
+    dropped: &mut Vec<String>,
+) -> Result<Segments, ApiError> {
+    if *params == Params::default() {
+        return Ok(body.into());
+    }
+    let fault = |bad: BadBody| match bad {
+        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
+        BadBody::Member { param, message } => {
+            ApiError::new(Code::InvalidRequest, message).param(param)
+        }
+    };
+    let peek = peek::members(body).map_err(fault)?;
+    let mut edits = Edits::default();
+    let names = peek::apply_params(params, &peek, &mut edits).map_err(fault)?;
+    for name in names {
+        if !dropped.contains(&name) {
+            dropped.push(name);
+        }
+    }
+    Ok(edits.apply(&peek))
 }
 
 /// A body on its way.

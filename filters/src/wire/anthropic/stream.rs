@@ -1,40 +1,37 @@
 //! A Messages stream as strict chunks of a chat completion (protocols.md sections 1 and 4.1).
 
-use super::event::{Block, Delta, Event, Tokens};
-use super::message::{self, arguments, call_id, counted, redacted, thinking};
+use super::blocks::{Kind, Open};
+use super::event::{Event, Tokens};
 use super::finish_reason;
-use crate::chat::raw::{Text, put_text, text};
-use crate::chat::reply::{Chunks, DONE, ToolStart};
+use super::message::{self, counted};
+use crate::chat::raw::Text;
+use crate::chat::reply::{Chunks, DONE};
 use crate::error::{Class, Failure, classify_event};
 use crate::sse::{self, Decoder, EVENT_BYTES_MAX};
-use crate::tokens::{Channel, Counter};
+use crate::tokens::Counter;
 use crate::usage::Usage;
 use crate::wire::{End, Reply, ReplyContext, Step, Tap};
 use bytes::Bytes;
-use serde_json::value::RawValue;
-
-/// Thinking that is kept to be given back with its seal. A longer one is still streamed as text,
-/// but cannot be returned in a tool loop; the largest budgets come to a fifth of this.
-const THINKING_BYTES_MAX: usize = 1 << 20;
 
 /// The filter of one reply.
 #[derive(Debug)]
 pub(super) struct Stream {
-    context: ReplyContext,
+    pub(super) context: ReplyContext,
     decoder: Decoder,
     form: Form,
-    tap: Tap,
+    pub(super) tap: Tap,
     /// Made with the first event that says something; from then on the role is out.
     chunks: Option<Chunks>,
-    open: Option<Open>,
+    /// Blocks that are being written: one at a time, as far as the provider keeps its word.
+    pub(super) open: Vec<Open>,
     /// Tool calls and thinking blocks so far: their next index.
-    tools: u32,
-    thoughts: u32,
+    pub(super) tools: u32,
+    pub(super) thoughts: u32,
     tokens: Tokens,
     /// `message_delta` has come, so the tokens are the final ones.
     settled: bool,
     stop_reason: Option<String>,
-    started: bool,
+    pub(super) started: bool,
     ended: bool,
 }
 
@@ -45,23 +42,6 @@ enum Form {
     Events,
     /// JSON, gathered until its end.
     Json(Vec<u8>),
-}
-
-/// The block that is being written; blocks never overlap.
-#[derive(Debug)]
-struct Open {
-    index: u64,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Text,
-    Thinking { text: String, signature: String },
-    /// `input` is what stood in the block's start, for the case that no fragment follows.
-    Tool { number: u32, input: String, fragments: bool },
-    /// Not for the caller.
-    Hidden,
 }
 
 impl Reply for Stream {
@@ -101,7 +81,7 @@ impl Stream {
             form: Form::Unknown,
             tap: Tap { usage: None, finish: None, model: None, counter },
             chunks: None,
-            open: None,
+            open: Vec::new(),
             tools: 0,
             thoughts: 0,
             tokens: Tokens::default(),
@@ -165,7 +145,10 @@ impl Stream {
     fn event(&mut self, event: &sse::Event, step: &mut Step) {
         let Some(data) = event.data.as_deref().map(<[u8]>::trim_ascii) else {
             // Comments are signs of life; `retry:` alone would break clients.
-            return if event.comment { comment(step, "keep-alive") } else { () };
+            if event.comment {
+                comment(step, "keep-alive");
+            }
+            return;
         };
         if matches!(data, b"" | b"null" | b"[DONE]") {
             return;
@@ -176,8 +159,8 @@ impl Stream {
         let name = event.name.as_deref().and_then(|name| std::str::from_utf8(name).ok());
         match read.kind.as_deref().or(name).unwrap_or_default() {
             "content_block_delta" => self.delta(&read, step),
-            "content_block_start" => self.begin(&read, step),
-            "content_block_stop" => self.stop(step),
+            "content_block_start" => self.open_block(&read, step),
+            "content_block_stop" => self.close_block(read.index(), step),
             "message_start" => self.message(&read, step),
             "message_delta" => self.settle(&read),
             "message_stop" => self.complete(step),
@@ -191,7 +174,7 @@ impl Stream {
     fn message(&mut self, event: &Event<'_>, step: &mut Step) {
         // A second start inside a tool call: the provider began again, and what the caller has of
         // the call can neither be finished nor taken back.
-        if matches!(&self.open, Some(Open { kind: Kind::Tool { .. }, .. })) {
+        if self.open.iter().any(|open| matches!(open.kind, Kind::Tool { .. })) {
             return self.fail(step, Class::Invalid, "a second answer begins inside a tool call");
         }
         let Some(start) = event.message() else { return };
@@ -210,7 +193,7 @@ impl Stream {
     }
 
     /// The writer of chunks; the first time it is asked for, the role goes out.
-    fn chunks(&mut self, step: &mut Step) -> &Chunks {
+    pub(super) fn chunks(&mut self, step: &mut Step) -> &Chunks {
         let context = &self.context;
         let model = self.tap.model.as_deref().unwrap_or(&context.model);
         self.chunks.get_or_insert_with(|| {
@@ -218,144 +201,6 @@ impl Stream {
             step.out.push(chunks.role());
             chunks
         })
-    }
-
-    fn begin(&mut self, event: &Event<'_>, step: &mut Step) {
-        self.stop(step);
-        let Some(block) = event.block() else { return };
-        let kind = self.kind(&block, step);
-        self.open = Some(Open { index: event.index(), kind });
-    }
-
-    fn kind(&mut self, block: &Block<'_>, step: &mut Step) -> Kind {
-        let given = |text: &Option<Text<'_>>| text.as_deref().unwrap_or_default().to_owned();
-        match &*block.kind {
-            "text" => {
-                self.say("content", Channel::Content, &given(&block.text), step);
-                Kind::Text
-            }
-            "thinking" => {
-                let text = given(&block.thinking);
-                self.say("reasoning_content", Channel::Reasoning, &text, step);
-                Kind::Thinking { text, signature: given(&block.signature) }
-            }
-            "redacted_thinking" => {
-                let entry = redacted(Some(self.thoughts), &given(&block.data));
-                self.thought(&entry, step);
-                Kind::Hidden
-            }
-            "tool_use" => {
-                let number = self.tools;
-                let id = call_id(block.id.as_deref(), &self.context.id, number as usize);
-                let name = given(&block.name);
-                let start = ToolStart { index: number, id: &id, name: &name };
-                let chunk = self.chunks(step).tool(start);
-                self.tools += 1;
-                self.tap.counter.push(0, Channel::Tool(number), &name);
-                self.emit(chunk, step);
-                Kind::Tool { number, input: arguments(block.input), fragments: false }
-            }
-            _ => Kind::Hidden,
-        }
-    }
-
-    fn delta(&mut self, event: &Event<'_>, step: &mut Step) {
-        let Some(delta) = event.delta() else { return };
-        // Taken out while it is worked on, so that the writer can be borrowed beside it.
-        let Some(mut open) = self.open.take() else {
-            // A start was lost: text is still text.
-            if delta.kind.as_deref() == Some("text_delta") {
-                self.open = Some(Open { index: event.index(), kind: Kind::Text });
-                self.delta(event, step);
-            }
-            return;
-        };
-        if open.index == event.index() {
-            self.extend(&mut open.kind, &delta, step);
-        }
-        self.open = Some(open);
-    }
-
-    fn extend(&mut self, kind: &mut Kind, delta: &Delta<'_>, step: &mut Step) {
-        match kind {
-            Kind::Text => self.pass("content", Channel::Content, delta.text, step),
-            Kind::Thinking { text: kept, signature } => {
-                self.pass("reasoning_content", Channel::Reasoning, delta.thinking, step);
-                if let Some(more) = delta.thinking.and_then(text)
-                    && kept.len() + more.len() <= THINKING_BYTES_MAX
-                {
-                    kept.push_str(&more);
-                }
-                if let Some(more) = &delta.signature {
-                    signature.push_str(more);
-                }
-            }
-            Kind::Tool { number, fragments, .. } => {
-                let Some(raw) = delta.partial_json.filter(|raw| is_text(raw)) else { return };
-                let chunk = self.chunks(step).arguments(*number, raw.get());
-                *fragments = true;
-                self.count(Channel::Tool(*number), raw);
-                self.emit(chunk, step);
-            }
-            Kind::Hidden => {}
-        }
-    }
-
-    /// The open block has ended.
-    fn stop(&mut self, step: &mut Step) {
-        match self.open.take().map(|open| open.kind) {
-            Some(Kind::Tool { number, input, fragments: false }) => {
-                let mut raw = Vec::new();
-                put_text(&mut raw, &input);
-                let raw = String::from_utf8(raw).unwrap_or_default();
-                let chunk = self.chunks(step).arguments(number, &raw);
-                self.tap.counter.push(0, Channel::Tool(number), &input);
-                self.emit(chunk, step);
-            }
-            Some(Kind::Thinking { text, signature }) => {
-                if let Some(entry) = thinking(Some(self.thoughts), &text, &signature) {
-                    self.thought(&entry, step);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn thought(&mut self, entry: &str, step: &mut Step) {
-        let chunk = self.chunks(step).raw("thinking_blocks", &format!("[{entry}]"));
-        self.thoughts += 1;
-        self.emit(chunk, step);
-    }
-
-    /// Hands a string on as it was written.
-    fn pass(&mut self, name: &str, channel: Channel, raw: Option<&RawValue>, step: &mut Step) {
-        let Some(raw) = raw.filter(|raw| is_text(raw)) else { return };
-        let chunk = self.chunks(step).raw(name, raw.get());
-        self.count(channel, raw);
-        self.emit(chunk, step);
-    }
-
-    fn say(&mut self, name: &str, channel: Channel, text: &str, step: &mut Step) {
-        if text.is_empty() {
-            return;
-        }
-        let chunk = self.chunks(step).text(name, text);
-        self.tap.counter.push(0, channel, text);
-        self.emit(chunk, step);
-    }
-
-    fn count(&mut self, channel: Channel, raw: &RawValue) {
-        match text(raw) {
-            Some(text) => self.tap.counter.push(0, channel, &text),
-            // Half of a surrogate pair: no text, but it was generated.
-            None => self.tap.counter.push(0, channel, raw.get()),
-        }
-    }
-
-    fn emit(&mut self, chunk: Bytes, step: &mut Step) {
-        step.out.push(chunk);
-        step.alive = true;
-        self.started = true;
     }
 
     fn settle(&mut self, event: &Event<'_>) {
@@ -373,7 +218,7 @@ impl Stream {
         let Some(reason) = self.stop_reason.take() else {
             return self.fail(step, Class::Invalid, "the stream ended without a stop reason");
         };
-        self.stop(step);
+        self.close_blocks(step);
         let finish = finish_reason(&reason, self.tools > 0);
         let usage = self.final_usage();
         let asked = self.context.usage_asked;
@@ -426,7 +271,7 @@ impl Stream {
         self.end(step, End::Complete { tail: tail.into() });
     }
 
-    fn fail(&mut self, step: &mut Step, class: Class, why: &str) {
+    pub(super) fn fail(&mut self, step: &mut Step, class: Class, why: &str) {
         let mut failure = Failure::new(class, 200, why);
         if self.started {
             failure.code = Some("truncated".into());
@@ -447,11 +292,6 @@ fn read(data: &[u8]) -> Option<Event<'_>> {
 
 fn comment(step: &mut Step, word: &str) {
     step.out.push(Bytes::from(format!(": {word}\n\n")));
-}
-
-/// A string with something in it.
-fn is_text(raw: &RawValue) -> bool {
-    raw.get().len() > 2 && raw.get().starts_with('"')
 }
 
 /// An error event keeps the 200 that it came with.
