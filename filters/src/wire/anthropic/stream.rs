@@ -165,8 +165,8 @@ impl Stream {
             "message_delta" => self.settle(&read),
             "message_stop" => self.complete(step),
             "ping" => comment(step, "ping"),
-            "error" => self.end(step, End::Failed(in_stream(data))),
-            _ if read.error.is_some() => self.end(step, End::Failed(in_stream(data))),
+            "error" => self.end(step, End::Failed(classify_event(data))),
+            _ if read.error.is_some() => self.end(step, End::Failed(classify_event(data))),
             _ => {}
         }
     }
@@ -292,9 +292,4 @@ fn read(data: &[u8]) -> Option<Event<'_>> {
 
 fn comment(step: &mut Step, word: &str) {
     step.out.push(Bytes::from(format!(": {word}\n\n")));
-}
-
-/// An error event keeps the 200 that it came with.
-fn in_stream(data: &[u8]) -> Failure {
-    Failure { status: 200, ..classify_event(data) }
 }
