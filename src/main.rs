@@ -1,1 +1,3 @@
-fn main(){}
+//! The `weir` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Arguments; one subcommand, one function.

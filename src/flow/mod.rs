@@ -1,0 +1,53 @@
+//! A request's life without HTTP: admit, attempt, finish.
+
+pub mod drain;
+
+pub use drain::{Drain, Phase};
+
+use crate::config::Snapshot;
+use crate::meter::Spool;
+use crate::observe::{AccessLog, Metrics};
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Everything that outlives a snapshot: what a reload must not reset.
+#[derive(Debug)]
+pub struct Gateway {
+    /// The config in force.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// Where events are written.
+    pub spool: Spool,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// One line a request.
+    pub access: AccessLog,
+    /// Whether we are leaving.
+    pub drain: Drain,
+    /// Requests between their head and their event.
+    in_flight: AtomicUsize,
+}
+
+impl Gateway {
+    /// A gateway under its first snapshot.
+    #[must_use]
+    pub fn new(snapshot: Snapshot, spool: Spool, metrics: Metrics, access: AccessLog) -> Arc<Self> {
+        Arc::new(Self {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            spool,
+            metrics,
+            access,
+            drain: Drain::default(),
+            in_flight: AtomicUsize::new(0),
+        })
+    }
+    /// Puts a new snapshot in force. Requests under the old one keep it to their end.
+    pub fn swap(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+    }
+    /// Requests open now.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+}

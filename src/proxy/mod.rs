@@ -1,0 +1,1 @@
+//! The data plane: Pingora's phases, each one short call.

@@ -1,0 +1,1 @@
+//! Assembly: listeners, background tasks, signals, drain.

@@ -1,0 +1,1 @@
+//! The ledger's database: connections, migrations, health.
