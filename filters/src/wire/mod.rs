@@ -121,6 +121,9 @@ pub struct Tap {
     pub counter: Counter,
 }
 
+/// [`Failure::code`] of an answer that began and ended before its end; no other failure has it.
+pub const TRUNCATED: &str = "truncated";
+
 /// How a stream ended.
 #[derive(Debug)]
 pub enum End {
