@@ -186,6 +186,20 @@ pub fn chat(body: Bytes) -> Result<Peek, BadBody> {
     read::chat(read::merge_extra(peek)?)
 }
 
+/// Reads a body that no caller wrote, such as a translated one, for [`apply_params`] alone: its
+/// members and nothing of what they say.
+///
+/// # Errors
+/// [`BadBody::Json`] where it is no JSON object.
+pub fn members(body: Bytes) -> Result<Peek, BadBody> {
+    let members = check(&body)?;
+    Ok(Peek {
+        body,
+        members,
+        ..Peek::default()
+    })
+}
+
 /// The members of a body that may hold anything.
 fn check(body: &[u8]) -> Result<Vec<Member>, BadBody> {
     if body.is_empty() {
