@@ -45,6 +45,7 @@ impl Ticket {
             quirks: &provider.quirks,
             params: &provider.params,
             max_output: offer.and_then(|o| o.max_output).unwrap_or(0),
+            base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
         let outgoing = provider.wire.request(&ask)?;

@@ -127,11 +127,6 @@ impl Exchange {
     pub fn has_content(&self) -> bool {
         self.sent == Sent::Content || self.is_committed()
     }
-    /// A header has gone out.
-    #[must_use]
-    pub fn has_header(&self) -> bool {
-        self.sent > Sent::Nothing
-    }
     /// The caller asked for a stream.
     #[must_use]
     pub fn is_streaming(&self) -> bool {
@@ -168,11 +163,6 @@ impl Exchange {
     #[must_use]
     pub fn error(&self) -> Option<(Outcome, ApiError)> {
         self.error.clone().map(|e| (self.outcome, e))
-    }
-    /// The last byte of the answer has been handed out.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.ended
     }
     /// Counts dead pooled connections: true while another one may be tried.
     pub fn stale_again(&mut self) -> bool {
