@@ -22,12 +22,14 @@ pub fn check_diff(path: &Path, old: &Path) -> (String, u8) {
     let (new, old) = match (load(path), load(old)) {
         (Ok(new), Ok(old)) => (new, old),
         (new, old) => {
-            let faults: Vec<Fault> = [new.err(), old.err()].into_iter().flatten().flatten().collect();
+            let faults: Vec<Fault> =
+                [new.err(), old.err()].into_iter().flatten().flatten().collect();
             return (lines(&faults), BAD_CONFIG);
         }
     };
     let changes = diff(&old.snapshot, &new.snapshot);
-    let changes = if changes.is_empty() { "no key or model gains or loses anything".into() } else { changes };
+    let changes =
+        if changes.is_empty() { "no key or model gains or loses anything".into() } else { changes };
     let restart = super::needs_restart(&old.snapshot, &new.snapshot);
     let mut text = format!("{}\n{changes}", sound(path, &new));
     if !restart.is_empty() {
@@ -65,8 +67,8 @@ fn sound(path: &Path, loaded: &Loaded) -> String {
     text
 }
 
-/// Writes `weir.toml` into a folder (made where it is missing): five lines that load. The text tells
-/// the key's secret, of which the file holds the hash alone.
+/// Writes `weir.toml` into a folder (made where it is missing): five lines that load.
+/// The text tells the key's secret, of which the file holds the hash alone.
 ///
 /// # Errors
 /// There is one already, or the folder cannot be written to.
@@ -86,7 +88,7 @@ pub fn init_with(folder: &Path, env: Env<'_>) -> Result<String, String> {
     // Without any provider's key in the environment, the one that needs none.
     let provider = found.first().copied().unwrap_or("ollama");
     let text = format!(
-        "# The provider; its address, prices and the variable that holds its key come from the preset.\n\
+        "# The provider: its address, prices and its key's variable come from the preset.\n\
          [providers.{provider}]\n\
          # Who may call, and the hash of the secret they send (`weir keys hash` makes one).\n\
          [keys.me]\n\

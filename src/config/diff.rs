@@ -58,7 +58,8 @@ fn facts(snapshot: &Snapshot) -> Facts {
 }
 
 fn of_key(key: &Key, names: &[String]) -> BTreeSet<String> {
-    let allowed = names.iter().filter(|name| key.allows(name)).map(|name| format!("may use {name}"));
+    let allowed =
+        names.iter().filter(|name| key.allows(name)).map(|name| format!("may use {name}"));
     let mut facts: BTreeSet<String> = allowed.collect();
     facts.insert("exists".into());
     facts.extend(key.team.iter().map(|t| format!("team {t}")));
@@ -101,13 +102,21 @@ fn of_offer(offer: &Offer) -> BTreeSet<String> {
     if let Some(price) = &offer.price {
         let step = |above: u64, r: &weir_filters::usage::Rates| {
             format!(
-                "price above {above} tokens, in nano-USD per million: input {}, cached {}, cache write {}, output {}, reasoning {}",
-                r.input, r.cached_input, r.cache_write, r.output, r.reasoning.unwrap_or(r.output),
+                "price above {above} tokens (nano-USD per million): input {}, cached {}, \
+                 cache write {}, output {}, reasoning {}",
+                r.input,
+                r.cached_input,
+                r.cache_write,
+                r.output,
+                r.reasoning.unwrap_or(r.output),
             )
         };
         facts.insert(step(0, &price.base));
         facts.extend(price.tiers.iter().map(|(above, rates)| step(*above, rates)));
-        facts.extend((price.per_request.0 > 0).then(|| format!("per request {} nano-USD", price.per_request.0)));
+        facts.extend(
+            (price.per_request.0 > 0)
+                .then(|| format!("per request {} nano-USD", price.per_request.0)),
+        );
     }
     facts
 }

@@ -167,7 +167,8 @@ fn distance(a: &str, b: &str) -> usize {
         let mut row = vec![i];
         for j in 1..=b.len() {
             let changed = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + changed);
+            let mut best =
+                (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + changed);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 best = best.min(rows[i - 2][j - 2] + 1);
             }
@@ -200,7 +201,8 @@ mod tests {
     #[test]
     fn a_fault_reads_as_a_compiler_would_write_it() {
         let fault = |line, key: &str| {
-            Fault { file: "conf/weir.toml".into(), line, key: key.into(), message: "no".into() }.to_string()
+            Fault { file: "conf/weir.toml".into(), line, key: key.into(), message: "no".into() }
+                .to_string()
         };
         assert_eq!(fault(12, "server.drain"), "conf/weir.toml:12: server.drain: no");
         assert_eq!(fault(0, ""), "conf/weir.toml: no");

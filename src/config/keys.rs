@@ -116,7 +116,10 @@ fn named<'a>(v: &View<'a>, key: &str, defined: &[&str]) -> Option<&'a str> {
 fn allowlist(v: &View<'_>, routes: &Table) -> Option<Vec<Glob>> {
     let list = v.texts("models")?;
     if list.is_empty() {
-        v.fault("models", "is empty, so nothing is allowed; write enabled = false to switch a key off");
+        v.fault(
+            "models",
+            "is empty, so nothing is allowed; write enabled = false to switch a key off",
+        );
     }
     for (at, name) in &list {
         models::served(v.book, *at, &v.key("models"), name, routes);
@@ -159,7 +162,9 @@ fn opened_by(v: &View<'_>) -> Option<Hash> {
 
 fn parse_hash(v: &View<'_>) -> Option<Hash> {
     let text = v.text("hash")?;
-    let digits = text.strip_prefix("sha256:").filter(|d| d.len() == 64 && d.bytes().all(|b| b.is_ascii_hexdigit()));
+    let digits = text
+        .strip_prefix("sha256:")
+        .filter(|d| d.len() == 64 && d.bytes().all(|b| b.is_ascii_hexdigit()));
     let mut out = [0; 32];
     let sound = digits.is_some_and(|digits| {
         out.iter_mut().enumerate().all(|(i, byte)| {

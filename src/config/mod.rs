@@ -182,7 +182,7 @@ pub fn read_with(path: &Path, env: Env<'_>) -> Reading {
     compile(&book, tree)
 }
 
-/// Loads a text as if it stood in `path`, which need not exist, under an environment of the caller's.
+/// Loads a text as if it stood in `path`, which need not exist.
 ///
 /// # Errors
 /// Every fault.
@@ -248,7 +248,11 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let result = if book.sound() {
         let version = source::version(&texts);
         let snapshot = Snapshot { version, server, admin, store, log, keys, routes };
-        Ok(Loaded { snapshot, warnings: book.warnings(), files: contents.keys().cloned().collect() })
+        Ok(Loaded {
+            snapshot,
+            warnings: book.warnings(),
+            files: contents.keys().cloned().collect(),
+        })
     } else {
         Err(book.faults())
     };

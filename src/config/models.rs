@@ -89,7 +89,8 @@ fn resolve(
     unpriced: &Unpriced,
 ) -> Option<Found> {
     let key = v.key("targets");
-    let Some((name, model)) = to.split_once('/').filter(|(p, m)| !p.is_empty() && !m.is_empty()) else {
+    let Some((name, model)) = to.split_once('/').filter(|(p, m)| !p.is_empty() && !m.is_empty())
+    else {
         v.book.fault(item.at, &key, format!("{to:?} is no \"provider/model\""));
         return None;
     };
@@ -135,7 +136,8 @@ fn unpriced_offers(root: &View<'_>, providers: &Providers, unpriced: &Unpriced) 
         let names: Vec<&str> =
             provider.offers.iter().filter(|o| o.price.is_none()).map(|o| o.name.as_str()).collect();
         if !names.is_empty() {
-            let at = root.named("providers").iter().find(|(n, _)| *n == id.as_str()).map(|(_, e)| e.at);
+            let at =
+                root.named("providers").iter().find(|(n, _)| *n == id.as_str()).map(|(_, e)| e.at);
             let message = format!("no price for {}: their cost is unknown", names.join(", "));
             root.book.warn(at.unwrap_or(root.at), &join("providers", id.as_str()), message);
         }

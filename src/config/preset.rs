@@ -1,4 +1,4 @@
-//! Presets: what is known of a provider before config says anything, as TOML that ships in the binary.
+//! Presets: what is known of a provider before config says anything, shipped in the binary.
 
 use super::fault::{At, Book};
 use super::price;
@@ -65,7 +65,10 @@ pub(super) fn folders(
     texts: &mut Vec<String>,
     globs: &mut Vec<PathBuf>,
 ) -> Presets {
-    let mut all: Presets = EMBEDDED.iter().filter_map(|(name, text)| Some(((*name).into(), embedded(book, name, text)?))).collect();
+    let mut all: Presets = EMBEDDED
+        .iter()
+        .filter_map(|(name, text)| Some(((*name).into(), embedded(book, name, text)?)))
+        .collect();
     let mut own: BTreeMap<String, PathBuf> = BTreeMap::new();
     for (at, folder) in folders {
         if !folder.is_dir() {
@@ -73,7 +76,9 @@ pub(super) fn folders(
         }
         let pattern = folder.join("*.toml");
         for path in source::expand(&pattern) {
-            let Some(name) = path.file_stem().map(|s| s.to_string_lossy().into_owned()) else { continue };
+            let Some(name) = path.file_stem().map(|s| s.to_string_lossy().into_owned()) else {
+                continue;
+            };
             if let Some(other) = own.insert(name.clone(), path.clone()) {
                 book.fault(*at, "presets", format!("{name} is in {} too", other.display()));
             }
@@ -125,7 +130,8 @@ fn split(book: &Book<'_>, file: usize, mut table: Table) -> Preset {
     let at = At { file, line: 1 };
     let view = View::new(book, &table, at, String::new(), &PRESET);
     let env = view.words("env");
-    let keyless = view.choice("key", &[("optional", true), ("required", false)], &[]).unwrap_or(false);
+    let keyless =
+        view.choice("key", &[("optional", true), ("required", false)], &[]).unwrap_or(false);
     for (name, entry) in view.named("models") {
         if let Value::Table(model) = &entry.node.value
             && let Some(price) = model.get("price")

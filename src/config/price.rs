@@ -70,7 +70,8 @@ impl Decimal {
         if significant.len() > DIGITS_MAX {
             return Err(format!("{text} has more than {DIGITS_MAX} digits"));
         }
-        let mantissa: i128 = if significant.is_empty() { 0 } else { significant.parse().map_err(|_| wrong())? };
+        let mantissa: i128 =
+            if significant.is_empty() { 0 } else { significant.parse().map_err(|_| wrong())? };
         let scale = part.len() as i32 - exponent;
         if mantissa == 0 {
             return Ok(Self { mantissa, scale: 0 });
@@ -113,14 +114,21 @@ pub(super) fn currencies(root: &View<'_>) -> Currencies {
             }
             Some(Ok(rate)) => drop(out.insert(code.to_owned(), rate)),
             Some(Err(why)) => root.book.fault(entry.node.at, &key, why),
-            None => root.book.fault(entry.node.at, &key, "a number, its worth in USD, is needed here"),
+            None => {
+                root.book.fault(entry.node.at, &key, "a number, its worth in USD, is needed here")
+            }
         }
     }
     out
 }
 
 /// A price table in nano-USD.
-pub(super) fn price(book: &Book<'_>, node: &Node, path: String, rates: &Currencies) -> Option<Price> {
+pub(super) fn price(
+    book: &Book<'_>,
+    node: &Node,
+    path: String,
+    rates: &Currencies,
+) -> Option<Price> {
     let v = view(book, node, path, &PRICE)?;
     let currency = v.text("currency").unwrap_or("USD");
     let Some(rate) = rates.get(currency).copied() else {
@@ -181,7 +189,13 @@ fn step(v: &View<'_>, rate: Decimal) -> Option<Rates> {
     let or_input = |key| if v.get(key).is_some() { per_million(v, key, rate) } else { input };
     let (cached_input, cache_write) = (or_input("cached_input"), or_input("cache_write"));
     let reasoning = per_million(v, "reasoning", rate);
-    Some(Rates { input: input?, cached_input: cached_input?, cache_write: cache_write?, output: output?, reasoning })
+    Some(Rates {
+        input: input?,
+        cached_input: cached_input?,
+        cache_write: cache_write?,
+        output: output?,
+        reasoning,
+    })
 }
 
 fn per_million(v: &View<'_>, key: &str, rate: Decimal) -> Option<u64> {
@@ -189,7 +203,10 @@ fn per_million(v: &View<'_>, key: &str, rate: Decimal) -> Option<u64> {
     if nano > DEAREST {
         v.fault(key, "is over USD 1 per 1,000 tokens; prices are per million tokens");
     } else if nano > 0 && nano < CHEAPEST {
-        v.fault(key, "is under USD 0.0001 per million tokens; prices are per million, not per token");
+        v.fault(
+            key,
+            "is under USD 0.0001 per million tokens; prices are per million, not per token",
+        );
     }
     Some(nano)
 }

@@ -41,9 +41,8 @@ const PROVIDER: Shape = Shape {
 };
 
 /// Provider keys of later versions.
-pub(super) const LATER_KEYS: &[&str] = &[
-    "breaker", "cooldown", "health", "ca", "proxy", "region", "project", "location", "errors",
-];
+pub(super) const LATER_KEYS: &[&str] =
+    &["breaker", "cooldown", "health", "ca", "proxy", "region", "project", "location", "errors"];
 /// Wires of later versions.
 const LATER_WIRES: &[&str] =
     &["gemini", "vertex", "bedrock", "ollama", "qianfan", "cohere", "responses"];
@@ -95,19 +94,22 @@ pub(super) fn providers(
     out
 }
 
-/// Compiles a preset by itself, with an address and a key where those are the user's own to give.
+/// Compiles a preset by itself, with an address where that is the user's own to give.
 pub(super) fn alone(book: &super::fault::Book<'_>, preset: &Preset) {
+    use value::{Entry, Node, Value};
     let at = super::fault::At { file: 0, line: 1 };
-    let text = |text: &str| value::Entry { at, node: value::Node { at, value: value::Value::Text(text.into()) } };
     let mut table = preset.table.clone();
-    table.insert("base_url".into(), match preset.table.get("base_url") {
-        Some(entry) if !matches!(&entry.node.value, value::Value::Text(t) if secret::is_reference(t)) => entry.clone(),
-        _ => text("http://127.0.0.1:1"),
-    });
+    let theirs = match table.get("base_url").map(|entry| &entry.node.value) {
+        Some(Value::Text(url)) => secret::is_reference(url),
+        other => other.is_none(),
+    };
+    if theirs {
+        let node = Node { at, value: Value::Text("http://127.0.0.1:1".into()) };
+        table.insert("base_url".into(), Entry { at, node });
+    }
     let keyless = Preset { keyless: true, ..preset.clone() };
     let view = View { book, table: &table, at, path: String::new() };
-    let rates = super::price::usd();
-    provider(&view, "preset", Some(&keyless), &rates);
+    provider(&view, "preset", Some(&keyless), &super::price::usd());
 }
 
 /// The preset of a provider; the outer `None` when it names one that is not there.
@@ -180,13 +182,15 @@ fn auth(v: &View<'_>, wire: Wire) -> Option<Auth> {
     }
     let text = v.text("auth")?;
     if let Some(name) = text.strip_prefix("query:") {
-        let sound = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        let sound = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         if !sound {
             v.fault("auth", "query: needs the name of a query parameter");
         }
         return sound.then(|| Auth::Query(name.to_owned()));
     }
-    let words = ["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"].map(|word| (word, word));
+    let words =
+        ["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"].map(|word| (word, word));
     Some(match v.choice("auth", &words, &["sigv4", "oauth"])? {
         "bearer" => Auth::Bearer,
         "none" => Auth::None,
@@ -214,7 +218,8 @@ fn base(v: &View<'_>) -> Option<Base> {
 /// # Errors
 /// What a base URL may not be.
 fn parse_base(url: &str) -> Result<Base, String> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("{url:?} is no http:// or https:// URL"))?;
+    let (scheme, rest) =
+        url.split_once("://").ok_or_else(|| format!("{url:?} is no http:// or https:// URL"))?;
     let tls = match scheme {
         "https" => true,
         "http" => false,
@@ -236,7 +241,13 @@ fn parse_base(url: &str) -> Result<Base, String> {
     let port = match authority.port_u16() {
         Some(0) => return Err("port 0 is no port to connect to".into()),
         Some(port) => port,
-        None if authority.as_str().ends_with(authority.host()) => if tls { 443 } else { 80 },
+        None if authority.as_str().ends_with(authority.host()) => {
+            if tls {
+                443
+            } else {
+                80
+            }
+        }
         None => return Err("has no port after the colon".into()),
     };
     if tls && host.parse::<std::net::IpAddr>().is_ok() {
@@ -256,7 +267,11 @@ fn headers(v: &View<'_>) -> Vec<(String, String)> {
             v.book.fault(entry.at, &key, "is weir's own to set");
         }
         let value::Value::Text(text) = &entry.node.value else {
-            v.book.fault(entry.node.at, &key, format!("a string is needed here, not {}", entry.node.value.kind()));
+            v.book.fault(
+                entry.node.at,
+                &key,
+                format!("a string is needed here, not {}", entry.node.value.kind()),
+            );
             continue;
         };
         if CREDENTIAL_HEADERS.contains(&lower.as_str()) && !secret::is_reference(text) {
@@ -276,7 +291,12 @@ fn headers(v: &View<'_>) -> Vec<(String, String)> {
 
 /// A view of one of a provider's tables, or of an empty one where it is absent.
 fn part<'a>(v: &View<'a>, key: &str, shape: &Shape, empty: &'a Table) -> View<'a> {
-    v.table(key, shape).unwrap_or_else(|| View { book: v.book, table: empty, at: v.at, path: v.key(key) })
+    v.table(key, shape).unwrap_or_else(|| View {
+        book: v.book,
+        table: empty,
+        at: v.at,
+        path: v.key(key),
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) fn secret(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<S
     value(book, at, key, text).map(|value| Secret::new(&value))
 }
 
-/// What a string says: itself, or what its reference holds; a fault is recorded where that is nothing.
+/// What a string says: itself, or what its reference holds; a fault where that is nothing.
 pub(super) fn value(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<String> {
     match resolve(book, at, text) {
         Ok(value) => Some(value),
@@ -60,7 +60,9 @@ fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<String, String> {
         return Err(format!("{text} is empty"));
     }
     if found.chars().any(char::is_control) {
-        return Err("holds a line end or another control character, so no header can carry it".into());
+        return Err(
+            "holds a line end or another control character, so no header can carry it".into()
+        );
     }
     Ok(found.to_owned())
 }

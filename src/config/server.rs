@@ -43,7 +43,12 @@ fn seconds(n: u64) -> Duration {
 }
 
 /// The section, or an empty one where it is absent.
-fn section<'a>(root: &View<'a>, name: &str, shape: &Shape, empty: &'a super::value::Table) -> View<'a> {
+fn section<'a>(
+    root: &View<'a>,
+    name: &str,
+    shape: &Shape,
+    empty: &'a super::value::Table,
+) -> View<'a> {
     root.table(name, shape).unwrap_or_else(|| View {
         book: root.book,
         table: empty,
@@ -118,7 +123,8 @@ fn host(text: &str) -> Option<String> {
         return Some(address.ip().to_string());
     }
     let (name, port) = text.rsplit_once(':')?;
-    let sound = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+    let sound =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
     // A dotted number that is no address is one with a typing error.
     let number = name.chars().all(|c| c.is_ascii_digit() || c == '.');
     port.parse::<u16>().ok().filter(|_| sound && !number).map(|_| name.to_owned())
@@ -148,7 +154,9 @@ pub(super) fn admin(root: &View<'_>) -> Admin {
     if host(&listen).is_some_and(|host| !local(&host)) && !allow_remote {
         v.fault(
             "listen",
-            format!("is beyond loopback: that needs a token and tls ({LATER}), or allow_remote = true"),
+            format!(
+                "is beyond loopback: that needs a token and tls ({LATER}), or allow_remote = true"
+            ),
         );
     }
     let token = v
@@ -162,7 +170,8 @@ pub(super) fn distinct(root: &View<'_>, server: &Server, admin: &Admin) {
     let mut seen: Vec<&str> = Vec::new();
     let all = server.listen.iter().map(|l| ("server", "listen", l));
     let all = all.chain([("admin", "listen", &admin.listen)]);
-    for (table, key, address) in all.chain(admin.metrics_listen.iter().map(|l| ("admin", "metrics_listen", l)))
+    for (table, key, address) in
+        all.chain(admin.metrics_listen.iter().map(|l| ("admin", "metrics_listen", l)))
     {
         if seen.contains(&address.as_str()) && !address.ends_with(":0") {
             let place = root.get(table).and_then(|node| match &node.value {
@@ -170,7 +179,11 @@ pub(super) fn distinct(root: &View<'_>, server: &Server, admin: &Admin) {
                 _ => None,
             });
             let name = format!("{table}.{key}");
-            root.book.fault(place.unwrap_or(root.at), &name, format!("{address} is listened on twice"));
+            root.book.fault(
+                place.unwrap_or(root.at),
+                &name,
+                format!("{address} is listened on twice"),
+            );
         }
         seen.push(address);
     }
@@ -179,7 +192,8 @@ pub(super) fn distinct(root: &View<'_>, server: &Server, admin: &Admin) {
 pub(super) fn store(root: &View<'_>) -> Store {
     let empty = super::value::Table::new();
     let v = section(root, "store", &STORE, &empty);
-    let url = v.text("url").and_then(|text| secret::value(v.book, v.place("url"), &v.key("url"), text));
+    let url =
+        v.text("url").and_then(|text| secret::value(v.book, v.place("url"), &v.key("url"), text));
     let url = url.unwrap_or_else(|| "sqlite:data/weir.db".into());
     let path = match url.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() && path != ":memory:" => path.to_owned(),

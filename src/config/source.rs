@@ -70,7 +70,9 @@ impl Reader<'_, '_> {
                 let file = self.book.open(path.to_owned());
                 self.book.hide();
                 match named {
-                    Some(at) => self.book.fault(at, "include", format!("{}: {why}", path.display())),
+                    Some(at) => {
+                        self.book.fault(at, "include", format!("{}: {why}", path.display()))
+                    }
                     None => self.book.fault(At { file, line: 0 }, "", why),
                 }
             }
@@ -184,7 +186,8 @@ impl Lines {
 
 fn table(from: &DeTable<'_>, lines: &Lines) -> Table {
     let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
-        let node = Node { at: lines.at(value.span().start), value: convert(value.get_ref(), lines) };
+        let node =
+            Node { at: lines.at(value.span().start), value: convert(value.get_ref(), lines) };
         let name: &std::borrow::Cow<'_, str> = key.get_ref();
         (name.to_string(), Entry { at: lines.at(key.span().start), node })
     };
@@ -204,7 +207,10 @@ fn convert(from: &DeValue<'_>, lines: &Lines) -> Value {
         DeValue::Array(items) => Value::List(
             items
                 .iter()
-                .map(|item| Node { at: lines.at(item.span().start), value: convert(item.get_ref(), lines) })
+                .map(|item| Node {
+                    at: lines.at(item.span().start),
+                    value: convert(item.get_ref(), lines),
+                })
                 .collect(),
         ),
         DeValue::Table(inner) => Value::Table(table(inner, lines)),
@@ -218,9 +224,10 @@ fn merge(book: &Book<'_>, into: &mut Table, from: Table) {
             (None, entry) => {
                 into.insert(key, entry);
             }
-            (Some(Value::Table(here)), Entry { node: Node { value: Value::Table(more), .. }, .. })
-                if GATHERED.contains(&key.as_str()) =>
-            {
+            (
+                Some(Value::Table(here)),
+                Entry { node: Node { value: Value::Table(more), .. }, .. },
+            ) if GATHERED.contains(&key.as_str()) => {
                 names(book, &key, here, more);
             }
             (Some(_), entry) => twice(book, &key, into.get(&key), &entry),
@@ -237,9 +244,10 @@ fn names(book: &Book<'_>, path: &str, into: &mut Table, from: Table) {
             continue;
         };
         match (&mut old.node.value, entry) {
-            (Value::Table(here), Entry { at, node: Node { at: place, value: Value::Table(more) } })
-                if path == "providers" && (only_models(here) || only_models(&more)) =>
-            {
+            (
+                Value::Table(here),
+                Entry { at, node: Node { at: place, value: Value::Table(more) } },
+            ) if path == "providers" && (only_models(here) || only_models(&more)) => {
                 // The provider stands where it says more than its models.
                 if !only_models(&more) {
                     (old.at, old.node.at) = (at, place);

@@ -26,7 +26,8 @@ const SIZES: &[(&str, u64)] = &[
 /// # Errors
 /// What is wrong with it.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration; write it as \"250ms\", \"5s\", \"10m\" or \"1h\"");
+    let wrong =
+        || format!("{text:?} is no duration; write it as \"250ms\", \"5s\", \"10m\" or \"1h\"");
     let millis = scaled(text, TIMES).ok_or_else(wrong)?;
     let duration = Duration::from_millis(millis);
     if duration > DURATION_MAX {
@@ -71,7 +72,9 @@ mod tests {
             assert_eq!(duration(text).unwrap(), Duration::from_millis(millis), "{text}");
         }
         assert_eq!(duration("400d").unwrap(), Duration::from_secs(400 * 86_400));
-        for text in ["", "5", "s", "5 s", "-5s", "1.5s", "5S", "5m5s", "4000d", "99999999999999999999s"] {
+        for text in
+            ["", "5", "s", "5 s", "-5s", "1.5s", "5S", "5m5s", "4000d", "99999999999999999999s"]
+        {
             assert!(duration(text).is_err(), "{text}");
         }
         assert!(duration("18446744073709551615d").is_err(), "no overflow");
@@ -79,9 +82,13 @@ mod tests {
 
     #[test]
     fn sizes_are_whole_bytes() {
-        for (text, bytes) in
-            [("32MiB", 32 << 20), ("1GiB", 1 << 30), ("64KiB", 65_536), ("1000", 1_000), ("1MB", 1_000_000)]
-        {
+        for (text, bytes) in [
+            ("32MiB", 32 << 20),
+            ("1GiB", 1 << 30),
+            ("64KiB", 65_536),
+            ("1000", 1_000),
+            ("1MB", 1_000_000),
+        ] {
             assert_eq!(size(text).unwrap(), bytes, "{text}");
         }
         for text in ["", "MiB", "0", "0KiB", "1.5MiB", "1 MiB", "-1", "1mib", "2000GiB"] {

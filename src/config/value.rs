@@ -1,4 +1,4 @@
-//! TOML values with their places, and typed reading of them that records faults instead of stopping.
+//! TOML values with their places, and typed reading that records faults instead of stopping.
 
 use super::fault::{At, Book, hint};
 use super::units;
@@ -80,7 +80,8 @@ pub(super) struct View<'a> {
 
 /// `a.b`, with quotes where a name needs them.
 pub(super) fn join(path: &str, key: &str) -> String {
-    let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let bare =
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     let key = if bare { key.to_owned() } else { format!("{key:?}") };
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
@@ -120,10 +121,6 @@ impl<'a> View<'a> {
 
     pub fn fault(&self, key: &str, message: impl Into<String>) {
         self.book.fault(self.place(key), &self.key(key), message);
-    }
-
-    pub fn warn(&self, key: &str, message: impl Into<String>) {
-        self.book.warn(self.place(key), &self.key(key), message);
     }
 
     /// The table itself is at fault.
@@ -213,7 +210,9 @@ impl<'a> View<'a> {
             None => return default,
             Some(Node { value: Value::Text(text), .. }) => units::size(text),
             Some(Node { value: Value::Integer(n), .. }) => units::size(&n.to_string()),
-            Some(node) => Err(format!("a size such as \"32MiB\" is needed here, not {}", node.value.kind())),
+            Some(node) => {
+                Err(format!("a size such as \"32MiB\" is needed here, not {}", node.value.kind()))
+            }
         };
         read.unwrap_or_else(|why| {
             self.fault(key, why);
@@ -256,7 +255,8 @@ impl<'a> View<'a> {
         if later.contains(&text) {
             self.fault(key, format!("{text:?} is {LATER}"));
         } else {
-            let all: Vec<&str> = words.iter().map(|(word, _)| *word).chain(later.iter().copied()).collect();
+            let all: Vec<&str> =
+                words.iter().map(|(word, _)| *word).chain(later.iter().copied()).collect();
             let near = hint(text, all.iter().copied());
             self.fault(key, format!("{text:?} is none of {}{near}", all.join(", ")));
         }

@@ -16,7 +16,7 @@ const SECRET_BYTES: usize = 24;
 pub struct Zero {
     /// What it means.
     pub loaded: Loaded,
-    /// The key's secret where it was made here and must be printed; `None` where `WEIR_KEY` gave it.
+    /// The key's secret where it was made here and must be printed; else `WEIR_KEY` gave it.
     pub generated: Option<Secret>,
     /// The providers' names.
     pub providers: Vec<&'static str>,
@@ -49,7 +49,7 @@ pub fn zero(env: Env<'_>) -> Result<Zero, String> {
     Ok(Zero { loaded, generated, providers })
 }
 
-/// Names of the embedded presets whose key, and whose address where that is the user's own, are set.
+/// The embedded presets whose key is set, and whose address where that is the user's own.
 pub(super) fn available(env: Env<'_>) -> Vec<&'static str> {
     let set = |name: &str| env(name).is_some_and(|value| !value.is_empty());
     let presets = embedded(env);
@@ -71,7 +71,8 @@ fn embedded(env: Env<'_>) -> Presets {
 fn nothing_set() -> String {
     let presets = embedded(&|_| None);
     let mut text = String::from(
-        "there is no config, and no provider's key in the environment; set one of these, or run `weir init`:\n",
+        "there is no config, and no provider's key in the environment; \
+         set one of these, or run `weir init`:\n",
     );
     for (name, preset) in &presets {
         if !preset.env.is_empty() {

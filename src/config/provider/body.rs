@@ -1,4 +1,4 @@
-//! `params` and `quirks`: what is edited in a provider's requests, and how it deviates from its wire.
+//! `params` and `quirks`: edits of a provider's requests, and its deviations from the wire.
 
 use super::part;
 use crate::config::value::{Shape, Table, Value, View, join, json};
@@ -34,7 +34,11 @@ pub(super) fn params(v: &View<'_>) -> Params {
                 own(&v, "rename", to);
                 out.rename.insert(name.to_owned(), to.clone());
             }
-            _ => v.book.fault(entry.node.at, &name_of(&v, "rename", name), "another name is needed here"),
+            _ => v.book.fault(
+                entry.node.at,
+                &name_of(&v, "rename", name),
+                "another name is needed here",
+            ),
         }
     }
     for (name, entry) in v.named("defaults") {

@@ -24,7 +24,11 @@ const KEY: Shape = Shape {
 /// A share above this is a typing error.
 const WEIGHT_MAX: u64 = 1_000_000;
 
-pub(super) fn credentials(v: &View<'_>, auth: &Auth, preset: Option<&Preset>) -> Vec<Arc<Credential>> {
+pub(super) fn credentials(
+    v: &View<'_>,
+    auth: &Auth,
+    preset: Option<&Preset>,
+) -> Vec<Arc<Credential>> {
     let Some(node) = v.get("api_keys") else {
         return if *auth == Auth::None { Vec::new() } else { usual(v, preset) };
     };

@@ -6,10 +6,8 @@ use crate::config::value::{Shape, Table, View};
 use crate::route::provider::{Failover, Faults, Pool, Retry, Timeouts};
 use std::time::Duration;
 
-const TIMEOUTS: Shape = Shape {
-    known: &["connect", "first_token", "idle", "write", "reply", "total"],
-    later: &[],
-};
+const TIMEOUTS: Shape =
+    Shape { known: &["connect", "first_token", "idle", "write", "reply", "total"], later: &[] };
 const RETRY: Shape = Shape { known: &["attempts", "backoff", "max_backoff", "on"], later: &[] };
 const FAILOVER: Shape = Shape { known: &["on", "max_elapsed"], later: &[] };
 const POOL: Shape = Shape { known: &["idle_timeout", "max_age"], later: &[] };
@@ -62,10 +60,16 @@ pub(super) fn retry(v: &View<'_>) -> Retry {
         ..Faults::default()
     });
     if on.first_token || on.reply || on.invalid {
-        let why = "first_token, reply and invalid may already be billed: failover may hold them, retry not";
+        let why =
+            "first_token, reply and invalid may be billed already: only failover may hold them";
         v.fault("on", why);
     }
-    Retry { attempts: v.integer("attempts", 1..=ATTEMPTS_MAX).unwrap_or(2) as u32, backoff, max_backoff, on }
+    Retry {
+        attempts: v.integer("attempts", 1..=ATTEMPTS_MAX).unwrap_or(2) as u32,
+        backoff,
+        max_backoff,
+        on,
+    }
 }
 
 pub(super) fn failover(v: &View<'_>) -> Failover {
@@ -97,13 +101,19 @@ fn faults(v: &View<'_>) -> Option<Faults> {
             word => match word.parse() {
                 Ok(status @ (429 | 500..=599)) => out.statuses.push(status),
                 Ok(status) => {
-                    let why = format!("{status} is the request's own fault or none; only 429 and 5xx heal");
+                    let why = format!(
+                        "{status} is the request's own fault or none; only 429 and 5xx heal"
+                    );
                     v.book.fault(at, &v.key("on"), why);
                 }
                 Err(_) => {
                     let near = hint(word, WORDS.iter().copied());
                     let all = WORDS.join(", ");
-                    v.book.fault(at, &v.key("on"), format!("{word:?} is none of {all}, or a status{near}"));
+                    v.book.fault(
+                        at,
+                        &v.key("on"),
+                        format!("{word:?} is none of {all}, or a status{near}"),
+                    );
                 }
             },
         }
