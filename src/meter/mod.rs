@@ -8,6 +8,7 @@ mod apply;
 pub mod event;
 pub mod ledger;
 pub mod lines;
+pub mod report;
 mod rows;
 pub mod segment;
 pub mod spool;
