@@ -1,0 +1,454 @@
+//! One pass over JSON bytes: checks the whole grammar and gives the spans of the outermost members.
+//!
+//! No tree, no recursion (open brackets are bits of one word) and no allocation but the member list.
+
+use super::{DEPTH_MAX, Member};
+use std::ops::Range;
+
+/// More top-level members are refused: chat bodies have some twenty, and each costs memory here.
+pub const MEMBERS_MAX: usize = 1024;
+
+/// Open brackets below the top are kept as bits of a `u64`, the top one is implied.
+const _: () = assert!(DEPTH_MAX <= 65);
+
+/// What is wrong and at which byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub what: &'static str,
+    pub at: usize,
+}
+
+/// The members of the one object that `text` holds.
+pub(super) fn members(text: &str) -> Result<Vec<Member>, Fault> {
+    let mut scan = Scan {
+        bytes: text.as_bytes(),
+        at: 0,
+    };
+    scan.space();
+    match scan.byte() {
+        Some(b'{') => scan.at += 1,
+        Some(_) => return scan.fault("expected a JSON object"),
+        None => {
+            return Err(Fault {
+                what: "expected a JSON object, found nothing",
+                at: scan.at,
+            });
+        }
+    }
+    let found = scan.object()?;
+    scan.space();
+    match scan.byte() {
+        None => Ok(found),
+        Some(_) => scan.fault("expected nothing more after the object"),
+    }
+}
+
+/// The text of a JSON string whose span (quotes included) holds an escape; `None` for a lone surrogate.
+pub(super) fn unescape(string: &str) -> Option<String> {
+    serde_json::from_str(string).ok()
+}
+
+struct Scan<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Scan<'_> {
+    fn fault<T>(&self, what: &'static str) -> Result<T, Fault> {
+        let cut = self.at >= self.bytes.len();
+        Err(Fault {
+            what: if cut {
+                "unexpected end of the body"
+            } else {
+                what
+            },
+            at: self.at,
+        })
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Skips white space; long runs (megabytes of it are a known attack) in blocks.
+    fn space(&mut self) {
+        let mut run = 0;
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte() {
+            self.at += 1;
+            run += 1;
+            while run > 32 && self.block() == Some(&[b' '; 32]) {
+                self.at += 32;
+            }
+        }
+    }
+
+    fn block<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.bytes.get(self.at..)?.first_chunk()
+    }
+
+    /// After the top `{`, to behind its `}`.
+    fn object(&mut self) -> Result<Vec<Member>, Fault> {
+        let mut found = Vec::with_capacity(16);
+        self.space();
+        if self.byte() == Some(b'}') {
+            self.at += 1;
+            return Ok(found);
+        }
+        loop {
+            if found.len() == MEMBERS_MAX {
+                return self.fault("more than 1024 members in one object");
+            }
+            let (key, unescaped) = self.name()?;
+            self.colon()?;
+            let start = self.at;
+            self.value()?;
+            found.push(Member {
+                unescaped,
+                key,
+                value: start..self.at,
+            });
+            self.space();
+            match self.byte() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(found);
+                }
+                _ => return self.fault("expected `,` or `}`"),
+            }
+            self.space();
+        }
+    }
+
+    /// A key's span, and its text where that differs from the bytes.
+    fn name(&mut self) -> Result<(Range<usize>, Option<Box<str>>), Fault> {
+        let start = self.at;
+        let escaped = self.key()?;
+        let key = start..self.at;
+        if !escaped {
+            return Ok((key, None));
+        }
+        let text = self
+            .bytes
+            .get(key.clone())
+            .and_then(|b| std::str::from_utf8(b).ok());
+        match text.and_then(unescape) {
+            Some(name) => Ok((key, Some(name.into_boxed_str()))),
+            None => Err(Fault {
+                what: "lone surrogate in a member's name",
+                at: start,
+            }),
+        }
+    }
+
+    /// A string where only a member's name may stand; whether it holds an escape.
+    fn key(&mut self) -> Result<bool, Fault> {
+        match self.byte() {
+            Some(b'"') => self.string(),
+            _ => self.fault("expected a member's name in double quotes"),
+        }
+    }
+
+    fn colon(&mut self) -> Result<(), Fault> {
+        self.space();
+        if self.byte() != Some(b':') {
+            return self.fault("expected `:`");
+        }
+        self.at += 1;
+        self.space();
+        Ok(())
+    }
+
+    /// One value of any depth. Bit 0 of `open` is the innermost bracket: 1 an object, 0 an array.
+    fn value(&mut self) -> Result<(), Fault> {
+        let (mut open, mut depth) = (0u64, 0usize);
+        loop {
+            match self.byte() {
+                Some(bracket @ (b'{' | b'[')) => {
+                    if depth + 1 >= DEPTH_MAX {
+                        return self.fault("nested deeper than 64");
+                    }
+                    self.at += 1;
+                    self.space();
+                    let object = bracket == b'{';
+                    // `}` and `]` stand two behind `{` and `[` in ASCII.
+                    if self.byte() == Some(bracket + 2) {
+                        self.at += 1;
+                    } else {
+                        open = open << 1 | u64::from(object);
+                        depth += 1;
+                        if object {
+                            self.key()?;
+                            self.colon()?;
+                        }
+                        continue;
+                    }
+                }
+                _ => self.scalar()?,
+            }
+            if self.close(&mut open, &mut depth)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Behind a value: closes what ends here and steps to the next value; true when all is closed.
+    fn close(&mut self, open: &mut u64, depth: &mut usize) -> Result<bool, Fault> {
+        while *depth > 0 {
+            self.space();
+            let object = *open & 1 == 1;
+            match self.byte() {
+                Some(b',') => {
+                    self.at += 1;
+                    self.space();
+                    if object {
+                        self.key()?;
+                        self.colon()?;
+                    }
+                    return Ok(false);
+                }
+                Some(b'}') if object => self.at += 1,
+                Some(b']') if !object => self.at += 1,
+                _ if object => return self.fault("expected `,` or `}`"),
+                _ => return self.fault("expected `,` or `]`"),
+            }
+            *open >>= 1;
+            *depth -= 1;
+        }
+        Ok(true)
+    }
+
+    fn scalar(&mut self) -> Result<(), Fault> {
+        match self.byte() {
+            Some(b'"') => self.string().map(|_| ()),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            _ => self.fault("expected a value"),
+        }
+    }
+
+    fn word(&mut self, word: &'static [u8]) -> Result<(), Fault> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if rest.starts_with(word) {
+            self.at += word.len();
+            return Ok(());
+        }
+        if word.starts_with(rest) {
+            self.at = self.bytes.len();
+        }
+        self.fault("expected a value")
+    }
+
+    /// RFC 8259 section 6: no leading zero, digits on both sides of the point.
+    fn number(&mut self) -> Result<(), Fault> {
+        if self.byte() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.byte() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.byte() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.byte() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.byte() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Fault> {
+        let start = self.at;
+        while self.byte().is_some_and(|b| b.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at == start {
+            self.fault("expected a digit")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// From the opening quote to behind the closing one; whether there was an escape.
+    fn string(&mut self) -> Result<bool, Fault> {
+        let start = self.at;
+        self.at += 1;
+        let mut escaped = false;
+        loop {
+            self.plain();
+            match self.byte() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(_) => return self.fault("control character in a string"),
+                None => {
+                    return Err(Fault {
+                        what: "string without an end",
+                        at: start,
+                    });
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Fault> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+            Some(b'u') => {
+                let hex = self.bytes.get(self.at + 2..self.at + 6);
+                if !hex.is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit)) {
+                    return self.fault("bad escape in a string");
+                }
+                self.at += 6;
+            }
+            _ => return self.fault("bad escape in a string"),
+        }
+        Ok(())
+    }
+
+    /// Steps over string bytes that mean themselves: short stretches by words, long ones by blocks
+    /// that the compiler turns into vector code.
+    fn plain(&mut self) {
+        while let Some(word) = self.block::<8>() {
+            let hit = special(u64::from_le_bytes(*word));
+            if hit != 0 {
+                self.at += hit.trailing_zeros() as usize / 8;
+                return;
+            }
+            self.at += 8;
+            while self.block::<32>().is_some_and(is_plain) {
+                self.at += 32;
+            }
+        }
+        while self
+            .byte()
+            .is_some_and(|b| b >= 0x20 && b != b'"' && b != b'\\')
+        {
+            self.at += 1;
+        }
+    }
+}
+
+fn is_plain(block: &[u8; 32]) -> bool {
+    !block.iter().fold(false, |hit, &b| {
+        hit | (b < 0x20) | (b == b'"') | (b == b'\\')
+    })
+}
+
+/// The high bit of the first byte that ends a plain stretch (quote, backslash, control character).
+/// Higher bytes may be marked wrongly by the borrow, the lowest mark is always right.
+fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let below = |w: u64, n: u64| w.wrapping_sub(ONES * n) & !w;
+    let quote = below(word ^ (ONES * b'"' as u64), 1);
+    let slash = below(word ^ (ONES * b'\\' as u64), 1);
+    (below(word, 0x20) | quote | slash) & (ONES * 0x80)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fault(text: &str) -> (&'static str, usize) {
+        let f = members(text).unwrap_err();
+        (f.what, f.at)
+    }
+
+    #[test]
+    fn each_fault_is_named_with_its_byte() {
+        for (text, what, at) in [
+            ("", "expected a JSON object, found nothing", 0),
+            ("   ", "expected a JSON object, found nothing", 3),
+            ("[1]", "expected a JSON object", 0),
+            ("aaaa", "expected a JSON object", 0),
+            (r#"{"a":1} x"#, "expected nothing more after the object", 8),
+            (r#"{"a":1"#, "unexpected end of the body", 6),
+            (r#"{"a":tru"#, "unexpected end of the body", 8),
+            (r#"{"a":trux}"#, "expected a value", 5),
+            (r#"{"a":"b"#, "string without an end", 5),
+            (r#"{"a" 1}"#, "expected `:`", 5),
+            (r#"{"a":1 "b":2}"#, "expected `,` or `}`", 7),
+            (
+                r#"{"a":1,}"#,
+                "expected a member's name in double quotes",
+                7,
+            ),
+            (r#"{"a":[1,]}"#, "expected a value", 8),
+            (r#"{"a":[1}"#, "expected `,` or `]`", 7),
+            (r#"{"a":01}"#, "expected `,` or `}`", 6),
+            (r#"{"a":1.}"#, "expected a digit", 7),
+            (r#"{"a":-}"#, "expected a digit", 6),
+            (r#"{"a":"\x"}"#, "bad escape in a string", 6),
+            (r#"{"a":"\u12g4"}"#, "bad escape in a string", 6),
+            ("{\"a\":\"b\n\"}", "control character in a string", 7),
+            (r#"{"\ud800":1}"#, "lone surrogate in a member's name", 1),
+        ] {
+            assert_eq!(fault(text), (what, at), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_64_passes_and_65_does_not() {
+        let nested = |n: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(n), "]".repeat(n));
+        assert_eq!(members(&nested(63)).unwrap().len(), 1);
+        assert_eq!(fault(&nested(64)), ("nested deeper than 64", 5 + 63));
+        assert_eq!(
+            fault(&format!(r#"{{"a":{}"#, "{\"b\":".repeat(70))).0,
+            "nested deeper than 64"
+        );
+        assert_eq!(
+            fault(&format!(r#"{{"a":{}"#, "[{\"b\":".repeat(1_000_000))).0,
+            "nested deeper than 64"
+        );
+        let quoted = format!(r#"{{"a":"{}\"{}"}}"#, "[".repeat(500), "{".repeat(500));
+        assert_eq!(members(&quoted).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn members_have_a_ceiling() {
+        let many = |n: usize| format!("{{{}}}", vec!["\"\":0"; n].join(","));
+        assert_eq!(members(&many(MEMBERS_MAX)).unwrap().len(), MEMBERS_MAX);
+        assert_eq!(
+            fault(&many(MEMBERS_MAX + 1)).0,
+            "more than 1024 members in one object"
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        // The reference is serde_json; it takes deeper nesting, which is not produced here.
+        #[test]
+        fn accepts_what_serde_json_accepts(
+            text in r#"\{("(a|\\n|\\u00e9|é|\\|")?":? ?(-?0?1(\.5)?(e\+?[0-9])?|"[a-z\\"\n\u{1}é]{0,40}"|tru[ae]|null|\[1,?[1]?\]|\{("a":)?1?\}),? ?){0,4}\} ?"#
+        ) {
+            let reference = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
+            prop_assert_eq!(members(&text).is_ok(), reference, "{}", text);
+        }
+
+        #[test]
+        fn every_byte_that_ends_a_plain_stretch_is_found(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..100)
+        ) {
+            bytes.push(b'"');
+            let mut scan = Scan { bytes: &bytes, at: 0 };
+            scan.plain();
+            let first = bytes.iter().position(|&b| b < 0x20 || b == b'"' || b == b'\\').unwrap();
+            prop_assert_eq!(scan.at, first);
+        }
+    }
+}
