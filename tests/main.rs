@@ -18,5 +18,5 @@ mod harness;
 // mod observe;
 // mod session;
 // mod stream;
-// mod tidy;
+mod tidy;
 // mod timeouts;
