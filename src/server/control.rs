@@ -4,7 +4,7 @@ use super::leave::{self, Way};
 use super::reload::Reloads;
 use super::{Banner, Claim, EXIT_OK, EXIT_UNAVAILABLE, Shared, notify};
 use crate::flow::Gateway;
-use crate::meter::stop::Stop;
+use crate::meter::Stop;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;

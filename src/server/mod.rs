@@ -19,14 +19,13 @@ pub use reload::Source;
 use crate::admin;
 use crate::config::{Access, Loaded, Snapshot};
 use crate::flow::{Gateway, Phase};
-use crate::meter::Spool;
-use crate::meter::stop::Stop;
+use crate::meter::{Ledger, Spool, Stop};
 use crate::observe::{AccessLog, Gauges, Logger, Metrics, Output, stderr};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 /// Fine.
 pub const EXIT_OK: u8 = 0;
@@ -60,6 +59,7 @@ struct Ready {
     claims: Vec<Claim>,
     admin: TcpListener,
     metrics: Option<TcpListener>,
+    ledger: Ledger,
     logger: Option<&'static Logger>,
 }
 
@@ -89,6 +89,13 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
     let spool = Spool::open(&spool_dir)
         .map_err(|error| Unavailable::new("open the spool", spool_dir.display(), error))?
         .sync_every(snapshot.store.sync);
+    let mut ledger = Ledger::open(&snapshot.store.path)
+        .map_err(|error| Unavailable::new("open", "the ledger", io::Error::other(error)))?
+        .retention(snapshot.store.retention);
+    // What earlier processes left behind is booked before the first new request.
+    ledger
+        .apply_all(&spool, jiff::Timestamp::now())
+        .map_err(|error| Unavailable::new("fill", "the ledger", io::Error::other(error)))?;
     let output = output(&snapshot.log.access);
     let access = AccessLog::open(&output, snapshot.log.redact)
         .map_err(|error| Unavailable::new("open the access log", format!("{output:?}"), error))?;
@@ -98,16 +105,13 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
     let gateway = Gateway::new(snapshot, spool, counters, access);
     let shared = Arc::new(Shared::default());
     watch_facts(&gateway, &shared);
-    Ok(Ready { gateway, shared, claims, admin, metrics, logger })
+    Ok(Ready { gateway, shared, claims, admin, metrics, ledger, logger })
 }
 
 fn start(ready: Ready, options: Options) -> u8 {
-    let Ready { gateway, shared, claims, admin, metrics, logger } = ready;
+    let Ready { gateway, shared, claims, admin, metrics, ledger, logger } = ready;
     let stop = Stop::default();
-    let writers = vec![spawn("weir-spool", {
-        let (gateway, stop) = (gateway.clone(), stop.clone());
-        move || gateway.spool.run(&stop)
-    })];
+    let writers = writers(&gateway, ledger, &stop);
     let reloads = reload::spawn(gateway.clone(), options.source, logger);
     let (way, leaving) = leave::way();
     let hands = admin::Hands {
@@ -145,8 +149,21 @@ fn start(ready: Ready, options: Options) -> u8 {
     }
 }
 
+/// The threads that bring events to the disk and into the ledger, until `stop`.
+fn writers(gateway: &Arc<Gateway>, ledger: Ledger, stop: &Stop) -> Vec<Option<JoinHandle<()>>> {
+    let spool = {
+        let (gateway, stop) = (gateway.clone(), stop.clone());
+        move || gateway.spool.run(&stop)
+    };
+    let ledger = {
+        let (gateway, stop) = (gateway.clone(), stop.clone());
+        move || ledger.run(&gateway.spool, &stop)
+    };
+    vec![spawn("weir-spool", spool), spawn("weir-ledger", ledger)]
+}
+
 /// A named thread. A process that cannot make one at its start has nothing to serve with.
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Option<thread::JoinHandle<()>> {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     let made = thread::Builder::new().name(name.into()).spawn(work);
     made.inspect_err(|error| log::error!("cannot start thread {name}: {error}")).ok()
 }
