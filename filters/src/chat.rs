@@ -72,7 +72,7 @@ pub enum Role {
 pub struct Message<'a> {
     /// `role`
     pub role: Role,
-    /// `content`; a string is one text part, null none. An assistant's `refusal` is a text part too.
+    /// `content`; a string is one text part, null none. A `refusal` is a text part too.
     pub content: Vec<Part<'a>>,
     /// `name`
     pub name: Option<Text<'a>>,

@@ -3,7 +3,8 @@
 use super::{ask, hello};
 use serde_json::{Value, json};
 
-const F: &str = r#""tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#;
+const F: &str =
+    r#""tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#;
 
 #[test]
 fn a_schema_is_spliced_with_every_digit_and_always_an_object() {
@@ -18,7 +19,7 @@ fn a_schema_is_spliced_with_every_digit_and_always_an_object() {
     );
     assert!(
         sent.text.contains(
-            r#""input_schema":{"type":"object","properties":{"x":{"const":12345678901234567890,"minimum":1.0}}}"#
+            r#"{"type":"object","properties":{"x":{"const":12345678901234567890,"minimum":1.0}}}"#
         ),
         "{}",
         sent.text

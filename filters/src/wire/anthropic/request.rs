@@ -2,11 +2,11 @@
 
 use super::turns::Prompt;
 use super::{Ask, Outgoing, tools};
-use crate::wire::Params;
 use crate::chat::raw::{Members, put_member, put_name, put_raw, put_text, text};
 use crate::chat::{Chat, Format, Number};
 use crate::error::{ApiError, Code};
 use crate::peek::{self, BadBody, Edits, Segments};
+use crate::wire::Params;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -39,11 +39,7 @@ pub(super) fn build(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
 }
 
 /// The provider's `params` work on the members of Messages, whoever wrote them.
-fn edited(
-    body: Bytes,
-    params: &Params,
-    dropped: &mut Vec<String>,
-) -> Result<Segments, ApiError> {
+fn edited(body: Bytes, params: &Params, dropped: &mut Vec<String>) -> Result<Segments, ApiError> {
     if *params == Params::default() {
         return Ok(body.into());
     }

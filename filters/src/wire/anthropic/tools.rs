@@ -65,14 +65,14 @@ fn put_tool(out: &mut Vec<u8>, tool: &Tool<'_>, dropped: &mut Vec<String>) {
     match tool {
         Tool::Function(function) => {
             if function.strict == Some(true) {
-                // Only some models take it, with limits of their own (recorded: 20 tools, 24
-                // optional parameters); without it the call is still checked by nobody but the caller.
+                // Only some models take it, and with limits of their own (recorded: 20 tools,
+                // 24 optional parameters).
                 dropped.push("tools.strict".into());
             }
             put_comma(out);
             put_function(out, function);
         }
-        // The provider's own tools (`web_search_…`) have a name beside their type; OpenAI's have not.
+        // The provider's own tools (`web_search_…`) have a name beside their type, OpenAI's not.
         Tool::Other(_, raw) if is_native(raw) => {
             put_comma(out);
             out.extend_from_slice(raw.get().as_bytes());
