@@ -54,6 +54,8 @@ fn a_stream_without_a_stop_reason_is_truncated_and_has_no_done_s16() {
     let got = filter(&[sse(&[START, TEXT, HI, HI, HI])], true, false);
     let usage = got.usage.unwrap();
     assert_eq!((usage.input, usage.cached, usage.output), (30, 5, got.counted));
+    let bare = START.replace(r#","output_tokens":2"#, "");
+    assert_eq!(filter(&[sse(&[&bare, TEXT, HI])], true, false).usage.unwrap().input, 30);
 }
 
 #[test]

@@ -97,7 +97,8 @@ fn max_tokens_is_the_callers_else_the_models_else_4096() {
     assert_eq!(limit("", 0), 4096);
     assert_eq!(limit("", 8192), 8192);
     assert_eq!(limit(r#","max_tokens":5"#, 8192), 5);
-    assert_eq!(limit(r#","max_tokens":5,"max_completion_tokens":9"#, 8192), 9);
+    assert_eq!(limit(r#","max_tokens":5,"max_completion_tokens":9"#, 8192), 5);
+    assert_eq!(limit(r#","max_completion_tokens":9"#, 8192), 9);
     assert_eq!(limit(r#","max_tokens":5,"max_completion_tokens":null"#, 0), 5);
 }
 

@@ -105,7 +105,9 @@ impl<'a> Body<'a> {
         self.put_output_config();
         self.put_metadata();
         self.put_rest();
-        tools::put(&mut self.out, self.chat, &mut self.dropped);
+        for name in tools::put(&mut self.out, self.chat) {
+            self.drop(&name);
+        }
         self.prompt.put(&mut self.out);
         if self.chat.n.is_some_and(|n| n > 1) {
             self.drop("n");

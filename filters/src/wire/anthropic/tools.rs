@@ -4,11 +4,11 @@ use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw};
 use crate::chat::{Chat, Function, Tool, ToolChoice};
 use serde_json::value::RawValue;
 
-/// Writes `tools` and `tool_choice`; names in `dropped` what had to be left out.
-pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>) {
-    let mut tools = Vec::new();
+/// Writes `tools` and `tool_choice`; gives the names of what had to be left out.
+pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>) -> Vec<String> {
+    let (mut tools, mut dropped) = (Vec::new(), Vec::new());
     for tool in &chat.tools {
-        put_tool(&mut tools, tool, dropped);
+        put_tool(&mut tools, tool, &mut dropped);
     }
     let forced = forced(chat);
     if tools.is_empty() {
@@ -16,7 +16,7 @@ pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>)
         if forced {
             dropped.push("tool_choice".into());
         }
-        return;
+        return dropped;
     }
     put_name(out, "tools");
     out.push(b'[');
@@ -26,6 +26,7 @@ pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>)
     if matches!(chat.tool_choice, Some(ToolChoice::Allowed { .. })) {
         dropped.push("tool_choice.allowed_tools".into());
     }
+    dropped
 }
 
 /// The caller insists on a tool call.
