@@ -22,9 +22,9 @@ impl State {
                 let so_far = self.choice(choice.index);
                 choice.index < super::CHOICES_MAX
                     && said_fits(so_far, &choice.delta.0)
-                    && choice.finish_reason.is_none_or(|word| {
-                        finish_fits(so_far, &choice.delta.0, word)
-                    })
+                    && choice
+                        .finish_reason
+                        .is_none_or(|word| finish_fits(so_far, &choice.delta.0, word))
             })
     }
 
@@ -134,9 +134,10 @@ fn finish_fits(so_far: Option<&Choice>, said: &Said<'_>, word: &str) -> bool {
     };
     let known = so_far.map(|choice| choice.calls.as_slice()).unwrap_or_default();
     let old = known.iter().all(|call| !call.blank || call.number.is_some_and(filled));
-    let new = fragments.clone().filter_map(|call| call.index).all(|index| {
-        known.iter().any(|call| call.number == Some(index)) || filled(index)
-    });
+    let new = fragments
+        .clone()
+        .filter_map(|call| call.index)
+        .all(|index| known.iter().any(|call| call.number == Some(index)) || filled(index));
     finish::known(word, any).is_some() && (word == "length" || (old && new))
 }
 

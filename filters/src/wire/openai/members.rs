@@ -51,7 +51,6 @@ impl<'a> Members<'a> {
         self.0.iter().any(|(key, _)| key.0 == name)
     }
 
-
     /// A member that is an object.
     pub(super) fn object(&self, name: &str) -> Option<Members<'a>> {
         self.get(name).and_then(|value| Members::read(value.get()))

@@ -104,7 +104,13 @@ impl Stream {
     }
 
     /// Passes a chunk in which nothing but usage deviates: the member is cut out.
-    fn pass(&mut self, (raw, text): (&Bytes, &str), chunk: &Chunk<'_>, run: &mut Run, step: &mut Step) {
+    fn pass(
+        &mut self,
+        (raw, text): (&Bytes, &str),
+        chunk: &Chunk<'_>,
+        run: &mut Run,
+        step: &mut Step,
+    ) {
         self.state.pass(chunk);
         let mut gone = None;
         if let Some(usage) = chunk.usage.map(|usage| usage.get()) {
