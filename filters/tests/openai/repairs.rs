@@ -342,12 +342,10 @@ fn a_tool_call_begins_once_with_id_type_and_name() {
 #[test]
 fn arguments_are_text_and_never_missing() {
     let object = calls(
-        &[
-            concat!(
-                r#"{"index":0,"id":"a","type":"function","#,
-                r#""function":{"name":"f","arguments":{"x": 1.50}}}"#
-            ),
-        ],
+        &[concat!(
+            r#"{"index":0,"id":"a","type":"function","#,
+            r#""function":{"name":"f","arguments":{"x": 1.50}}}"#
+        )],
         "\"tool_calls\"",
     );
     assert_eq!(tools(&object), [tool("f", "{\"x\": 1.50}", "a")]);
@@ -380,4 +378,32 @@ fn a_whole_call_beside_its_finish_gets_its_arguments_there() {
     let call =
         r#"{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]}"#;
     assert_eq!(tools(&(chunk(call, "\"tool_calls\"") + DONE)), [tool("f", "{}", "a")]);
+}
+
+#[test]
+fn a_custom_tool_s_free_text_passes_with_a_dense_index() {
+    let begin = r#"{"index":INDEX,"id":"a","type":"custom","custom":{"name":"f","input":""}}"#;
+    let more = r#"{"index":INDEX,"custom":{"input":"ls -l"}}"#;
+    let body = calls(&[begin, more], "\"tool_calls\"");
+    let told = stream(body.replace("INDEX", "4"), UNASKED);
+    assert_eq!(told.text(), body.replace("INDEX", "0"));
+    // "f" and "ls -l", six ASCII bytes.
+    assert_eq!(told.tokens, 2);
+}
+
+#[test]
+fn a_message_in_place_of_the_delta_is_read_once() {
+    let body = chunk(r#"{"role":"assistant","content":"hi"}"#, "null").replace("delta", "message")
+        + &chunk(r#"{"role":"assistant","content":"hi"}"#, "\"stop\"").replace("delta", "message")
+        + DONE;
+    assert_eq!(stream(body, UNASKED).seen(UNASKED).choices[&0].text, "hi");
+}
+
+#[test]
+fn an_escaped_character_or_key_is_the_same_as_a_plain_one() {
+    let body = sound().replace("\"role\"", "\"r\\u006fle\"").replace("hi", "h\\u0069") + DONE;
+    let told = stream(body, STRIPPED);
+    assert_eq!(told.seen(STRIPPED).choices[&0].text, "hi");
+    let body = sound().replace("]}\n\n", "],\"us\\u0061ge\":null}\n\n") + DONE;
+    assert_eq!(stream(body, STRIPPED).text(), sound() + DONE);
 }

@@ -128,6 +128,12 @@ pub(super) fn cut(json: &str, value: &str) -> Option<Range<usize>> {
     Some(before.len()..end + skip)
 }
 
+/// The same for a string's text, as borrowed from `json`.
+pub(super) fn cut_text(json: &str, text: &str) -> Option<Range<usize>> {
+    let at = (text.as_ptr() as usize).checked_sub(json.as_ptr() as usize)?;
+    cut(json, json.get(at.checked_sub(1)?..at + text.len() + 1)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
