@@ -49,9 +49,9 @@ impl Edits {
     pub(super) fn splice(&self, peek: &Peek, own: &[&str]) -> Segments {
         let mut slots = self.slots(peek);
         for slot in &mut slots {
-            slot.gone |= slot.origin.is_some_and(|i| {
-                peek.members.get(i).is_some_and(|m| own.contains(&peek.name(m)))
-            });
+            slot.gone |= slot
+                .origin
+                .is_some_and(|i| peek.members.get(i).is_some_and(|m| own.contains(&peek.name(m))));
         }
         write(peek, &slots)
     }
@@ -59,13 +59,7 @@ impl Edits {
     /// The members as they are after all steps so far.
     pub(super) fn slots<'a>(&'a self, peek: &'a Peek) -> Vec<Slot<'a>> {
         let mut slots: Vec<Slot<'a>> = Vec::with_capacity(peek.members.len() + 4);
-        slots.extend(peek.members.iter().enumerate().map(|(i, m)| Slot {
-            name: Cow::Borrowed(peek.name(m)),
-            origin: Some(i),
-            renamed: false,
-            value: None,
-            gone: false,
-        }));
+        slots.extend((0..peek.members.len()).filter_map(|i| Slot::original(peek, i)));
         for step in &self.steps {
             step.run(&mut slots);
         }
@@ -84,6 +78,20 @@ pub(super) struct Slot<'a> {
     pub value: Option<Bytes>,
     pub renamed: bool,
     pub gone: bool,
+}
+
+impl<'a> Slot<'a> {
+    /// Member `i` as the caller wrote it.
+    pub(super) fn original(peek: &'a Peek, i: usize) -> Option<Self> {
+        let name = Cow::Borrowed(peek.name(peek.members.get(i)?));
+        Some(Self { name, origin: Some(i), value: None, renamed: false, gone: false })
+    }
+
+    /// A member that the caller did not write.
+    pub(super) fn inserted(name: String, value: Bytes) -> Self {
+        let name = Cow::Owned(name);
+        Self { name, origin: None, value: Some(value), renamed: false, gone: false }
+    }
 }
 
 impl Step {
@@ -106,8 +114,7 @@ fn set(slots: &mut Vec<Slot<'_>>, name: &str, value: &Bytes) {
         done = true;
     }
     if !done {
-        let (name, value) = (Cow::Owned(name.into()), Some(value.clone()));
-        slots.push(Slot { name, origin: None, value, renamed: false, gone: false });
+        slots.push(Slot::inserted(name.into(), value.clone()));
     }
 }
 
@@ -138,7 +145,7 @@ fn rename(slots: &mut [Slot<'_>], pairs: &[(String, String)]) {
 
 /// Writes the slots over the original: what lies between two members (white space, the comma)
 /// belongs to the second of them and goes with it.
-fn write(peek: &Peek, slots: &[Slot<'_>]) -> Segments {
+pub(super) fn write(peek: &Peek, slots: &[Slot<'_>]) -> Segments {
     let mut out = Pieces::new(&peek.body);
     let brace = memchr::memchr(b'{', &peek.body).map_or(0, |at| at + 1);
     let first = peek.members.first().map_or(brace, |m| m.key.start);

@@ -46,3 +46,102 @@ fn letter(char: char) -> bool {
         | '㐀'..='䶿' | '一'..='鿿' // Han
         | '가'..='힣') // Hangul
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::Encoding;
+    use proptest::prelude::*;
+
+    /// Characters that tokenisers treat specially beside each other.
+    const ODD: &[&str] = &[
+        "a",
+        "B",
+        "é",
+        "Я",
+        "ж",
+        "的",
+        "あ",
+        "ア",
+        "한",
+        "ſ",
+        "K",
+        "Ⅷ",
+        "Ⓐ",
+        "٣",
+        "५",
+        "1",
+        "23",
+        "²",
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "\t",
+        "\u{3000}",
+        "\u{a0}",
+        "'",
+        "'s",
+        "'LL",
+        "’",
+        ".",
+        ",",
+        "(",
+        "/",
+        "//",
+        "_",
+        "!",
+        "。",
+        "，",
+        "：",
+        "「",
+        "】",
+        "（",
+        "\u{301}",
+        "\u{200d}",
+        "😀",
+        "🏽",
+        "ी",
+        "ไทย",
+        "مرحبا",
+        "ǅ",
+        "ʰ",
+        "+",
+        "$",
+        "~",
+        "^",
+        "`",
+        "<|endoftext|>",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+        #[test]
+        fn the_parts_of_a_safe_cut_count_as_the_whole(
+            parts in prop::collection::vec(prop::sample::select(ODD), 2..24)
+        ) {
+            let text = parts.concat();
+            for encoding in [Encoding::O200k, Encoding::Cl100k] {
+                let whole = encoding.tokens(&text);
+                let mut end = text.len();
+                while let Some(at) = last_safe(&text, 0, end) {
+                    let sum = encoding.tokens(&text[..at]) + encoding.tokens(&text[at..]);
+                    prop_assert_eq!(sum, whole, "{:?} at {}", text, at);
+                    end = floor(&text, at - 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_stands_where_both_neighbours_are_known() {
+        assert_eq!(last_safe("ab cd", 0, 5), Some(2));
+        assert_eq!(last_safe("ab cd", 2, 5), None);
+        assert_eq!(last_safe("ab ", 0, 3), Some(2));
+        assert_eq!(last_safe("ab", 0, 2), None, "what follows is not known");
+        assert_eq!(last_safe("ab", 0, 1), None);
+        assert_eq!(last_safe("你好。", 0, 9), Some(6));
+        assert_eq!(last_safe("don't", 0, 5), None);
+        assert_eq!(last_safe("", 0, 0), None);
+    }
+}

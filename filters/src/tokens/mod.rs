@@ -64,8 +64,8 @@ impl Encoding {
         }
     }
 
-    /// The vocabulary a model is known to use (`gpt-4o`, `o3-mini`, `gpt-4`), whatever stands before
-    /// the last `/`, as a fine-tuned model (`ft:gpt-4o:…`) or with a date behind it; `None` when
+    /// The vocabulary a model is known to use (`gpt-4o`, `o3-mini`, `gpt-4`), whatever stands
+    /// before the last `/`, as a fine-tuned model (`ft:gpt-4o:…`) or with a date behind it; `None` when
     /// nobody says.
     #[must_use]
     pub fn of_model(model: &str) -> Option<Self> {
@@ -109,7 +109,8 @@ pub fn count(text: &str, encoding: Encoding) -> u64 {
     total + encoding.tokens(rest)
 }
 
-/// Estimate of a text's tokens from its bytes: ASCII bytes / 4 + 0.75 per other character, rounded up.
+/// Estimate of a text's tokens from its bytes: ASCII bytes / 4 + 0.75 per other character, rounded
+/// up.
 #[must_use]
 pub fn estimate(text: &[u8]) -> u64 {
     let mut tally = Tally::default();

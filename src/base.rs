@@ -1,0 +1,159 @@
+//! Names and identities, and nothing else: what every module may know of the others' things.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The name as it is written in config.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl From<&str> for $name {
+            fn from(s: &str) -> Self {
+                Self(s.into())
+            }
+        }
+        impl From<String> for $name {
+            fn from(s: String) -> Self {
+                Self(s.into())
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+    )*};
+}
+
+names! {
+    /// A virtual key's identity: its name in config, an id of the store's making otherwise.
+    KeyId,
+    /// A team.
+    TeamName,
+    /// A department.
+    DepartmentName,
+    /// A user.
+    UserName,
+    /// A provider's table name.
+    ProviderId,
+    /// A model's name, ours or a provider's.
+    ModelName,
+}
+
+/// The identity of one request in the ledger: a UUIDv7 of our own making.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EventId(pub uuid::Uuid);
+
+impl EventId {
+    /// A new one; later ones sort after earlier ones of the same process.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(uuid::Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A pattern of names: exact, or with `*` for any run of characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glob(String);
+
+impl Glob {
+    /// Any string is a pattern.
+    #[must_use]
+    pub fn new(pattern: &str) -> Self {
+        Self(pattern.into())
+    }
+    /// The pattern as written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+    /// Whether the whole of `name` fits. Linear in `name` for each `*`.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let mut parts = self.0.split('*');
+        let Some(first) = parts.next() else { return name.is_empty() };
+        let Some(mut rest) = name.strip_prefix(first) else { return false };
+        let mut last: Option<&str> = None;
+        for part in parts {
+            if let Some(middle) = last {
+                let Some(at) = rest.find(middle) else { return false };
+                rest = &rest[at + middle.len()..];
+            }
+            last = Some(part);
+        }
+        last.map_or(rest.is_empty(), |end| rest.ends_with(end))
+    }
+}
+
+/// A secret. It has no `Display`, and its `Debug` is `***`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// Wraps a value.
+    #[must_use]
+    pub fn new(value: &str) -> Self {
+        Self(value.into())
+    }
+    /// The value itself, for the one place that sends or hashes it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// One credential of a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Its name in events: what config says, else `key-1`, `key-2` in order.
+    pub name: String,
+    /// What is sent.
+    pub secret: Secret,
+    /// Its share among the provider's credentials.
+    pub weight: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_matches_the_whole_name_only() {
+        let check = |p: &str, n: &str| Glob::new(p).matches(n);
+        assert!(check("gpt-4o", "gpt-4o") && !check("gpt-4o", "gpt-4o-mini"));
+        assert!(check("gpt-*", "gpt-") && check("*", "") && check("*", "x/y"));
+        assert!(check("*-mini", "gpt-4o-mini") && !check("*-mini", "gpt-4o-minis"));
+        assert!(check("a*b*c", "a1b2c") && check("a*b*c", "abbc") && !check("a*b*c", "acb"));
+        assert!(!check("ab*ba", "aba"), "prefix and suffix do not share characters");
+        assert!(check("", "") && !check("", "x"));
+    }
+}

@@ -1,0 +1,81 @@
+//! A request's life without HTTP: admit, attempt, finish.
+
+pub mod admit;
+pub mod attempt;
+pub mod budget;
+pub mod drain;
+pub mod finish;
+mod tell;
+pub mod ticket;
+
+pub use attempt::Attempt;
+pub use budget::{ByteBudget, Held};
+pub use drain::{Drain, Phase};
+pub use finish::Committed;
+pub use ticket::{Arrival, Ending, Ticket};
+
+use crate::config::Snapshot;
+use crate::meter::Spool;
+use crate::observe::{AccessLog, Metrics};
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Everything that outlives a snapshot: what a reload must not reset.
+#[derive(Debug)]
+pub struct Gateway {
+    /// The config in force.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// Where events are written.
+    pub spool: Spool,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// One line a request.
+    pub access: AccessLog,
+    /// Whether we are leaving.
+    pub drain: Drain,
+    /// Bytes of bodies in memory.
+    pub bodies: Arc<ByteBudget>,
+    /// Requests between their head and their event.
+    in_flight: AtomicUsize,
+}
+
+impl Gateway {
+    /// A gateway under its first snapshot.
+    #[must_use]
+    pub fn new(snapshot: Snapshot, spool: Spool, metrics: Metrics, access: AccessLog) -> Arc<Self> {
+        Arc::new(Self {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            spool,
+            metrics,
+            access,
+            drain: Drain::default(),
+            bodies: Arc::default(),
+            in_flight: AtomicUsize::new(0),
+        })
+    }
+    /// Puts a new snapshot in force. Requests under the old one keep it to their end.
+    pub fn swap(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+    }
+    /// Requests open now.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+    /// Why this process should get no new work; empty when it should.
+    #[must_use]
+    pub fn not_ready(&self) -> Vec<&'static str> {
+        let mut reasons = Vec::new();
+        if self.drain.phase() > Phase::Serving {
+            reasons.push("draining");
+        }
+        reasons
+    }
+    fn entered(&self) {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+    }
+    fn left(&self) {
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}

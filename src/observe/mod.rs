@@ -1,0 +1,15 @@
+//! What operators see: metrics, the access log, and a log that holds no secret.
+
+pub mod access;
+pub mod health;
+pub mod logger;
+pub mod metrics;
+pub mod redact;
+pub mod series;
+pub mod stderr;
+
+pub use access::{AccessLog, Line, Output};
+pub use health::{Gauges, Health};
+pub use logger::Logger;
+pub use metrics::{Finished, Metrics};
+pub use redact::redact;

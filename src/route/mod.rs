@@ -1,0 +1,85 @@
+//! Where a request may go: providers, the models they offer, and the targets behind each public name.
+
+pub mod plan;
+pub mod provider;
+
+pub use plan::{Choice, Plan};
+pub use provider::{Auth, Base, Fault, Faults, Offer, Provider};
+
+use crate::base::{Glob, ProviderId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One way to serve a public model.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Whose.
+    pub provider: Arc<Provider>,
+    /// The provider's name of the model; `None` (`"anthropic/*"`) keeps the asked one.
+    pub model: Option<Arc<str>>,
+    /// Share among targets of the same priority; 0: none.
+    pub weight: u32,
+    /// Lower goes first; 1 is the default.
+    pub priority: u32,
+}
+
+/// A public model: `[models."…"]`.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// What clients ask for, exact or with one `*`.
+    pub name: Glob,
+    /// In the order of config.
+    pub targets: Vec<Target>,
+    /// What a provider cannot express is refused, not dropped.
+    pub strict: bool,
+}
+
+/// Every model and provider of a snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    /// Exact names first, then patterns, the longest first.
+    pub models: Vec<Arc<Model>>,
+    /// By name.
+    pub providers: BTreeMap<ProviderId, Arc<Provider>>,
+}
+
+impl Table {
+    /// The model behind a name: a `[models]` table, else `provider/model`, else a name that exactly
+    /// one provider offers. `None`: nobody serves it.
+    #[must_use]
+    pub fn resolve(&self, asked: &str) -> Option<Arc<Model>> {
+        if let Some(model) = self.models.iter().find(|m| m.name.matches(asked)) {
+            return Some(model.clone());
+        }
+        if let Some((provider, name)) = asked.split_once('/')
+            && let Some(p) = self.providers.get(&ProviderId::from(provider))
+            && !name.is_empty()
+        {
+            return Some(Arc::new(single(asked, p, name)));
+        }
+        let mut offering = self.providers.values().filter(|p| p.offer(asked).is_some());
+        match (offering.next(), offering.next()) {
+            (Some(p), None) => Some(Arc::new(single(asked, p, asked))),
+            _ => None,
+        }
+    }
+
+    /// Every exact name a caller can ask for, sorted: `[models]` tables without `*`, and the
+    /// exact offers that a single provider makes.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = (self.models.iter().map(|m| m.name.as_str()))
+            .chain(self.providers.values().flat_map(|p| p.offers.iter().map(|o| o.name.as_str())))
+            .filter(|n| !n.contains('*') && self.resolve(n).is_some())
+            .map(str::to_owned)
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+fn single(asked: &str, provider: &Arc<Provider>, model: &str) -> Model {
+    let target = Target { provider: provider.clone(), model: Some(model.into()), weight: 1, priority: 1 };
+    Model { name: Glob::new(asked), targets: vec![target], strict: false }
+}
