@@ -1,27 +1,326 @@
 //! Append-only segments of events: one `write(2)` a line, in order, before the last byte leaves.
+//!
+//! The write is the one blocking call that a request makes by itself (2.5–3.6 µs on ext4, against
+//! 20 µs for a hand-over to a thread). A `kill -9` loses nothing that was appended, a power failure
+//! at most one `store.sync`; with `sync = "always"` every line waits for the disk.
 
 use super::event::{Admitted, Event};
-use std::io;
-use std::path::Path;
+use super::segment::Name;
+use super::stats::{Minute, Stats};
+use super::stop::Stop;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// Where a segment ends and the next begins; looked at once per sync interval.
+const SEGMENT_BYTES: u64 = 64 << 20;
+/// A segment that is not empty ends after this time, so that old ones can be deleted.
+const SEGMENT_AGE: Duration = Duration::from_secs(3600);
+/// A longer line is shortened: readers take no longer one.
+pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
+/// What a thread's line buffer may keep.
+const BUFFER_KEEP: usize = 64 << 10;
+/// How often segments are synced unless config says otherwise.
+const SYNC: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static LINE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// What a segment is written to.
+trait Disk: Send + Sync {
+    /// One `write(2)`, at the end.
+    fn write(&self, line: &[u8]) -> io::Result<usize>;
+    /// Until the device has it.
+    fn sync(&self) -> io::Result<()>;
+    /// Whether the file has lost its name.
+    fn is_gone(&self) -> bool;
+}
+
+impl Disk for File {
+    fn write(&self, line: &[u8]) -> io::Result<usize> {
+        (&mut &*self).write(line)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+    fn is_gone(&self) -> bool {
+        self.metadata().is_ok_and(|m| m.nlink() == 0)
+    }
+}
+
+type Opener = fn(&Path, Name) -> io::Result<Box<dyn Disk>>;
+
+/// One open file.
+struct Segment {
+    disk: Box<dyn Disk>,
+    born: Instant,
+    /// Bytes in it.
+    bytes: AtomicU64,
+    /// Bytes of it that the last sync covered.
+    synced: AtomicU64,
+    /// The last write was cut short: the next line begins with a newline of its own.
+    torn: AtomicBool,
+}
+
+/// What only the thread that rotates needs.
+struct Rotation {
+    /// Of the open segment.
+    seq: u32,
+    /// The one before, until the next sync: a writer may have been in the middle of its call.
+    previous: Option<Arc<Segment>>,
+}
 
 /// The process's open segment.
-#[derive(Debug)]
-pub struct Spool {}
+pub struct Spool {
+    dir: PathBuf,
+    process: Uuid,
+    open: ArcSwap<Segment>,
+    rotation: Mutex<Rotation>,
+    /// `None`: after every line.
+    sync: Option<Duration>,
+    stats: Arc<Stats>,
+    opener: Opener,
+    /// The last failed write was for want of space, which a new file does not heal.
+    full: AtomicBool,
+    said: Minute,
+}
+
+impl std::fmt::Debug for Spool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spool").field("dir", &self.dir).field("process", &self.process).finish()
+    }
+}
 
 impl Spool {
-    /// Opens a new segment, named `<uuidv7>-<pid>`, in `dir` (made if absent).
+    /// Opens a new segment, named `<uuidv7>-<pid>.jsonl`, in `dir` (made if absent), and holds a
+    /// lock on it while the process lives. It is synced every second; see [`Spool::sync_every`].
     ///
     /// # Errors
     /// The folder or the file cannot be made.
-    pub fn open(_dir: &Path) -> io::Result<Self> {
-        unimplemented!()
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        Self::open_on(dir, create)
     }
+
+    fn open_on(dir: &Path, opener: Opener) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let name = Name { process: Uuid::now_v7(), pid: std::process::id(), seq: 1 };
+        let segment = Segment::new(opener(dir, name)?);
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            process: name.process,
+            open: ArcSwap::from_pointee(segment),
+            rotation: Mutex::new(Rotation { seq: 1, previous: None }),
+            sync: Some(SYNC),
+            stats: Arc::default(),
+            opener,
+            full: AtomicBool::new(false),
+            said: Minute::default(),
+        })
+    }
+
+    /// `[store] sync`: the interval, or `None` for after every line.
+    #[must_use]
+    pub fn sync_every(mut self, sync: Option<Duration>) -> Self {
+        self.sync = sync;
+        self
+    }
+    /// Its numbers, to be shared with the ledger and `observe`.
+    #[must_use]
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+    /// Whether the last write failed; it ends with the first that works.
+    #[must_use]
+    pub fn failing(&self) -> bool {
+        self.stats.spool_failing()
+    }
+
     /// Appends one event. A failed write is counted, said once a minute, and never fails the request.
-    pub fn append(&self, _event: &Event) {
-        unimplemented!()
+    pub fn append(&self, event: &Event) {
+        if let Err(e) = self.put_event(event) {
+            self.stats.lost_one();
+            self.say(&e);
+        }
     }
-    /// Appends the line of an admitted stream.
-    pub fn admit(&self, _line: &Admitted) {
-        unimplemented!()
+    /// Appends the line of an admitted stream. Without it only a `kill -9` loses anything, so a
+    /// failed write is no lost event.
+    pub fn admit(&self, line: &Admitted) {
+        let written = self
+            .put(line, LINE_BYTES_MAX)
+            .and_then(|fits| if fits { Ok(true) } else { self.put(&line.shortened(), usize::MAX) });
+        if let Err(e) = written {
+            self.say(&e);
+        }
     }
+
+    /// [`Spool::append`] for callers that can try again.
+    pub(super) fn put_event(&self, event: &Event) -> io::Result<()> {
+        if !self.put(event, LINE_BYTES_MAX)? {
+            self.put(&event.shortened(), usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// One line, one write; `false` when it would be longer than `max` bytes.
+    fn put<T: Serialize>(&self, value: &T, max: usize) -> io::Result<bool> {
+        // A thread that is being torn down has no buffer any more, but may still owe an event.
+        let mut line = LINE.try_with(Cell::take).unwrap_or_default();
+        line.clear();
+        line.push(b'\n');
+        let written = serde_json::to_writer(&mut line, value).map_err(io::Error::from);
+        line.push(b'\n');
+        let fits = line.len() <= max;
+        let written = written.and_then(|()| if fits { self.write(&line) } else { Ok(()) });
+        line.shrink_to(BUFFER_KEEP);
+        let _ = LINE.try_with(|l| l.set(line)); // torn down: nothing to keep
+        written.map(|()| fits)
+    }
+
+    /// Writes `line`, whose first byte is a newline that is only needed after a torn line.
+    fn write(&self, line: &[u8]) -> io::Result<()> {
+        let segment = self.open.load();
+        let torn = segment.torn.load(Ordering::Acquire);
+        let line = if torn { line } else { &line[1..] };
+        let wrote = loop {
+            match segment.disk.write(line) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        match wrote {
+            Ok(n) if n == line.len() => {
+                if torn {
+                    segment.torn.store(false, Ordering::Release);
+                }
+                segment.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                self.stats.wrote(n as u64);
+            }
+            Ok(n) => {
+                segment.torn.store(n > 0 || torn, Ordering::Release);
+                segment.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                self.full.store(true, Ordering::Relaxed);
+                return Err(io::Error::new(ErrorKind::StorageFull, "only a part was written"));
+            }
+            Err(e) => {
+                self.full.store(is_full(&e), Ordering::Relaxed);
+                return Err(e);
+            }
+        }
+        if self.sync.is_none()
+            && let Err(e) = segment.sync()
+        {
+            self.say(&e); // the line is in the file, and a kill -9 will not take it
+        }
+        Ok(())
+    }
+
+    /// Waits until the device has every line appended so far.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn sync(&self) -> io::Result<()> {
+        let previous = self.rotation.lock().previous.take();
+        let open = self.open.load_full().sync();
+        previous.map_or(Ok(()), |p| p.sync()).and(open)
+    }
+
+    /// The work of each interval: sync, then a new segment where the open one is large, old,
+    /// deleted by somebody or unwritable.
+    pub fn tick(&self, now: Instant) {
+        if let Err(e) = self.sync() {
+            self.say(&e);
+        }
+        let segment = self.open.load_full();
+        let bytes = segment.bytes.load(Ordering::Relaxed);
+        let old = bytes > 0 && now.saturating_duration_since(segment.born) >= SEGMENT_AGE;
+        let broken = self.failing() && !self.full.load(Ordering::Relaxed);
+        if (old || broken || bytes >= SEGMENT_BYTES || segment.disk.is_gone())
+            && let Err(e) = self.rotate(now)
+        {
+            self.say(&e);
+        }
+    }
+
+    /// The next segment is open, locked and named before this one is let go, so that at every
+    /// moment a living process holds one.
+    fn rotate(&self, now: Instant) -> io::Result<()> {
+        let mut rotation = self.rotation.lock();
+        let seq = rotation.seq.saturating_add(1);
+        let name = Name { process: self.process, pid: std::process::id(), seq };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let next = Segment { born: now, ..Segment::new((self.opener)(&self.dir, name)?) };
+        rotation.seq = seq;
+        rotation.previous = Some(self.open.swap(Arc::new(next)));
+        Ok(())
+    }
+
+    /// Ticks until `stop`, then syncs a last time. For a thread of its own.
+    pub fn run(&self, stop: &Stop) {
+        while !stop.wait(self.sync.unwrap_or(SYNC)) {
+            self.tick(Instant::now());
+        }
+        if let Err(e) = self.sync() {
+            self.say(&e);
+        }
+    }
+
+    fn say(&self, e: &io::Error) {
+        self.stats.set_spool_failing();
+        if self.said.may(Instant::now()) {
+            let (dir, lost) = (self.dir.display(), self.stats.lost());
+            log::error!("spool {dir}: {e}; requests go on, {lost} events lost since the start");
+        }
+    }
+}
+
+impl Segment {
+    fn new(disk: Box<dyn Disk>) -> Self {
+        Self {
+            disk,
+            born: Instant::now(),
+            bytes: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            torn: AtomicBool::new(false),
+        }
+    }
+    fn sync(&self) -> io::Result<()> {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        if self.synced.load(Ordering::Relaxed) != bytes {
+            self.disk.sync()?;
+            self.synced.store(bytes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A segment gets its name only once it is locked: who sees it sees that it lives.
+fn create(dir: &Path, name: Name) -> io::Result<Box<dyn Disk>> {
+    let path = dir.join(name.to_string());
+    let new = path.with_extension("new");
+    let file = File::options().append(true).create_new(true).mode(0o600).open(&new)?;
+    if let Err(e) = file.lock().and_then(|()| fs::rename(&new, &path)) {
+        let _ = fs::remove_file(&new); // the first error is the one to tell
+        return Err(e);
+    }
+    let _ = File::open(dir).and_then(|d| d.sync_all()); // some file systems cannot sync folders
+    Ok(Box::new(file))
+}
+
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

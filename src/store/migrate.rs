@@ -1,0 +1,92 @@
+//! The schema, as steps: a database of version n has had the first n.
+
+/// A step is never changed once a release has it; a new one is added below it.
+pub(super) const STEPS: &[&str] = &[LEDGER];
+
+/// Usage events, what follows from them, and how far the spool is applied. Times are microseconds
+/// since 1970 but for `rollups.hour`, which is seconds; lists are JSON. In `rollups` an absent name
+/// is the empty string, since NULLs of a key are never equal.
+const LEDGER: &str = "
+CREATE TABLE events (
+    event_id BLOB NOT NULL UNIQUE,
+    ts INTEGER NOT NULL,
+    request_id TEXT NOT NULL,
+    trace_id TEXT NOT NULL,
+    key_id TEXT,
+    key_name TEXT,
+    team TEXT,
+    department TEXT,
+    user TEXT,
+    end_user TEXT,
+    tags TEXT NOT NULL,
+    task_type TEXT,
+    budget_tier TEXT,
+    endpoint TEXT NOT NULL,
+    dialect TEXT NOT NULL,
+    requested_model TEXT,
+    provider TEXT,
+    credential TEXT,
+    model TEXT,
+    limited_by TEXT,
+    status INTEGER NOT NULL,
+    error_code TEXT,
+    outcome TEXT NOT NULL,
+    streamed INTEGER NOT NULL,
+    attempts TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    usage_source TEXT NOT NULL,
+    units TEXT NOT NULL,
+    cost_nano_usd INTEGER,
+    wasted_cost_nano_usd INTEGER NOT NULL,
+    price_source TEXT,
+    reserved_tokens INTEGER NOT NULL,
+    ttft_ms INTEGER,
+    duration_ms INTEGER NOT NULL,
+    overhead_us INTEGER NOT NULL,
+    cache TEXT,
+    degraded_from TEXT,
+    config_version TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_ts ON events (ts);
+CREATE INDEX events_request_id ON events (request_id);
+
+CREATE TABLE rollups (
+    hour INTEGER NOT NULL,
+    department TEXT NOT NULL,
+    team TEXT NOT NULL,
+    user TEXT NOT NULL,
+    key TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    cost_nano_usd INTEGER NOT NULL,
+    unpriced INTEGER NOT NULL,
+    wasted_cost_nano_usd INTEGER NOT NULL,
+    PRIMARY KEY (hour, department, team, user, key, provider, model, endpoint, status, outcome)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE segments (
+    name TEXT NOT NULL PRIMARY KEY,
+    applied_bytes INTEGER NOT NULL,
+    skipped INTEGER NOT NULL,
+    done_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE admitted (
+    event_id BLOB NOT NULL PRIMARY KEY,
+    process TEXT NOT NULL,
+    line TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+";
