@@ -170,7 +170,7 @@ mod tests {
                 for cut in 1..torn.len() {
                     let text = format!("{}{whole}\n", &torn[..cut]);
                     let batch = parse(text.as_bytes(), false);
-                    if torn[..cut].as_bytes() == ADMITTED && kind == 'e' {
+                    if &torn.as_bytes()[..cut] == ADMITTED && kind == 'e' {
                         // Just what a stream's line without its last brace looks like.
                         assert_eq!((batch.lines.len(), batch.skipped), (0, 1));
                         continue;

@@ -349,7 +349,7 @@ mod tests {
                 return Err(ErrorKind::StorageFull.into());
             }
             *room -= n;
-            (&self.file).write(&line[..n])
+            Disk::write(&self.file, &line[..n])
         }
         fn sync(&self) -> io::Result<()> {
             Ok(())
