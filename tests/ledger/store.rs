@@ -4,6 +4,7 @@ use super::{Home, event, files, now};
 use jiff::SignedDuration;
 use std::fs;
 use std::time::{Duration, Instant};
+use weir::base::EventId;
 use weir::meter::report::{self, Query};
 use weir::meter::{Event, Ledger, Stop};
 use weir::store;
@@ -145,9 +146,10 @@ fn a_background_thread_applies_and_ends_with_nothing_left() {
 #[test]
 fn ten_times_the_rows_take_about_ten_times_as_long() {
     let time = |rows: usize| {
-        let home = Home::new();
-        let spool = home.spool();
-        (0..rows).for_each(|_| spool.append(&event()));
+        let home = Home::on_disk();
+        let (spool, one) = (home.spool(), event());
+        let next = || Event { event_id: EventId::now(), ..one.clone() };
+        (0..rows).for_each(|_| spool.append(&next()));
         let mut ledger = home.ledger();
         let start = Instant::now();
         ledger.pass(&spool, now()).unwrap();
