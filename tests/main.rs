@@ -7,7 +7,7 @@ mod harness;
 
 // mod admin;
 // mod chat;
-// mod clients;
+mod clients;
 // mod config;
 // mod crash;
 // mod errors;

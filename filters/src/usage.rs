@@ -1,4 +1,4 @@
-//! Token classes that never overlap, money that is never a float, and what one is worth in the other.
+//! Token classes that never overlap, money that is never a float, and what one costs in the other.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -22,8 +22,8 @@ pub struct Usage {
 
 impl Usage {
     /// From OpenAI's shape, where `cached` and `cache_write` are inside `prompt` and `reasoning` is
-    /// inside `completion`. Numbers that contradict that (`cached_tokens` 163 of 7 and reasoning above
-    /// completion are on record) are cut to fit, so no token is charged twice.
+    /// inside `completion`. Numbers that contradict that (`cached_tokens` 163 of 7 and reasoning
+    /// above completion are on record) are cut to fit, so no token is charged twice.
     #[must_use]
     pub fn from_openai(
         prompt: u64,
@@ -35,14 +35,7 @@ impl Usage {
         let cached = cached.min(prompt);
         let cache_write = cache_write.min(prompt - cached);
         let input = prompt - cached - cache_write;
-        Self {
-            input,
-            cached,
-            cache_write,
-            output: completion,
-            reasoning,
-        }
-        .normalised()
+        Self { input, cached, cache_write, output: completion, reasoning }.normalised()
     }
 
     /// From Anthropic's shape, whose prompt classes never overlap. `thinking` is inside `output`.
@@ -54,22 +47,13 @@ impl Usage {
         output: u64,
         thinking: u64,
     ) -> Self {
-        Self {
-            input,
-            cached,
-            cache_write,
-            output,
-            reasoning: thinking,
-        }
-        .normalised()
+        Self { input, cached, cache_write, output, reasoning: thinking }.normalised()
     }
 
     /// The whole prompt. Saturates.
     #[must_use]
     pub fn prompt(&self) -> u64 {
-        self.input
-            .saturating_add(self.cached)
-            .saturating_add(self.cache_write)
+        self.input.saturating_add(self.cached).saturating_add(self.cache_write)
     }
 
     /// Prompt and output. Saturates.
@@ -173,7 +157,8 @@ pub struct Price {
     pub tiers: Vec<(u64, Rates)>,
     /// Added to every request.
     pub per_request: NanoUsd,
-    /// Where the numbers come from, for the event's `price_source`: `config`, or a preset's source and date.
+    /// Where the numbers come from, for the event's `price_source`: `config`, or a preset's source
+    /// and date.
     pub source: String,
 }
 
@@ -182,20 +167,13 @@ impl Price {
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> NanoUsd {
         let rates = self.rates(usage.prompt());
-        let reasoning = if rates.reasoning.is_some() {
-            usage.reasoning
-        } else {
-            0
-        };
+        let reasoning = if rates.reasoning.is_some() { usage.reasoning } else { 0 };
         let classes = [
             (usage.input, rates.input),
             (usage.cached, rates.cached_input),
             (usage.cache_write, rates.cache_write),
             (usage.output.saturating_sub(reasoning), rates.output),
-            (
-                reasoning.min(usage.output),
-                rates.reasoning.unwrap_or_default(),
-            ),
+            (reasoning.min(usage.output), rates.reasoning.unwrap_or_default()),
             (PER, self.per_request.0),
         ];
         let exact = classes.into_iter().fold(0u128, |sum, (tokens, rate)| {
@@ -209,9 +187,7 @@ impl Price {
     /// The rates for a whole prompt of so many tokens: those of the highest step it is above.
     fn rates(&self, prompt: u64) -> &Rates {
         let above = self.tiers.iter().filter(|(above, _)| prompt > *above);
-        above
-            .max_by_key(|(above, _)| *above)
-            .map_or(&self.base, |(_, rates)| rates)
+        above.max_by_key(|(above, _)| *above).map_or(&self.base, |(_, rates)| rates)
     }
 }
 
@@ -252,34 +228,21 @@ mod tests {
     }
 
     fn price(base: Rates) -> Price {
-        Price {
-            base,
-            ..Price::default()
-        }
+        Price { base, ..Price::default() }
     }
 
     #[test]
     fn cached_tokens_are_charged_once_at_their_own_rate() {
         let price = price(rates(2.5, 1.25, 0.0, 10.0));
         let usage = Usage::from_openai(10_000, 8_000, 0, 500, 0);
-        assert_eq!(
-            (usage.input, usage.prompt(), usage.total()),
-            (2_000, 10_000, 10_500)
-        );
+        assert_eq!((usage.input, usage.prompt(), usage.total()), (2_000, 10_000, 10_500));
         assert_eq!(price.cost(&usage), NanoUsd(20_000_000));
     }
 
     #[test]
     fn contradicting_usage_is_cut_to_fit() {
         let grok = Usage::from_openai(7, 163, 9, 10, 0);
-        assert_eq!(
-            grok,
-            Usage {
-                cached: 7,
-                output: 10,
-                ..Usage::default()
-            }
-        );
+        assert_eq!(grok, Usage { cached: 7, output: 10, ..Usage::default() });
         let both = Usage::from_openai(10, 6, 9, 0, 0);
         assert_eq!((both.input, both.cached, both.cache_write), (0, 6, 4));
         let doubleword = Usage::from_openai(1, 0, 0, 5, 58);
@@ -301,51 +264,31 @@ mod tests {
         assert_eq!(price.cost(&usage), NanoUsd(500 * 10_000));
         price.base.reasoning = rate(20.0, 1.0);
         assert_eq!(price.cost(&usage), NanoUsd(100 * 10_000 + 400 * 20_000));
-        let broken = Usage {
-            output: 5,
-            reasoning: 50,
-            ..Usage::default()
-        };
+        let broken = Usage { output: 5, reasoning: 50, ..Usage::default() };
         assert_eq!(price.cost(&broken), NanoUsd(5 * 20_000));
     }
 
     #[test]
     fn a_long_prompt_is_charged_whole_at_the_upper_step() {
         let mut price = price(rates(1.25, 0.0, 0.0, 10.0));
-        price.tiers = vec![
-            (500_000, rates(5.0, 0.0, 0.0, 20.0)),
-            (200_000, rates(2.5, 0.0, 0.0, 15.0)),
-        ];
+        price.tiers =
+            vec![(500_000, rates(5.0, 0.0, 0.0, 20.0)), (200_000, rates(2.5, 0.0, 0.0, 15.0))];
         let cost = |prompt| price.cost(&Usage::from_openai(prompt, 0, 0, 100, 0));
         assert_eq!(cost(200_000), NanoUsd(251_000_000));
         assert_eq!(cost(200_001), NanoUsd(501_502_500));
         assert_eq!(cost(500_000), NanoUsd(1_251_500_000));
         assert_eq!(cost(500_001), NanoUsd(2_502_005_000));
         // Cached and written tokens are a part of the prompt that the step is measured by.
-        let cached = Usage {
-            cached: 200_000,
-            input: 1,
-            ..Usage::default()
-        };
+        let cached = Usage { cached: 200_000, input: 1, ..Usage::default() };
         assert_eq!(price.cost(&cached), NanoUsd(2_500));
     }
 
     #[test]
     fn halves_are_rounded_up_once_over_all_classes() {
-        let rates = Rates {
-            input: 250_000,
-            output: 250_000,
-            ..Rates::default()
-        };
+        let rates = Rates { input: 250_000, output: 250_000, ..Rates::default() };
         let mut price = price(rates);
         let cost = |price: &Price, input, output| {
-            price
-                .cost(&Usage {
-                    input,
-                    output,
-                    ..Usage::default()
-                })
-                .0
+            price.cost(&Usage { input, output, ..Usage::default() }).0
         };
         assert_eq!(cost(&price, 1, 0), 0);
         assert_eq!(cost(&price, 1, 1), 1);
@@ -385,19 +328,7 @@ mod tests {
 
     #[test]
     fn what_is_no_money_is_refused() {
-        for text in [
-            "",
-            ".",
-            "1.",
-            ".5",
-            "-1",
-            "+1",
-            "1e3",
-            "1,5",
-            "0.0000000001",
-            "NaN",
-            " 1",
-        ] {
+        for text in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", "0.0000000001", "NaN", " 1"] {
             assert_eq!(text.parse::<NanoUsd>(), Err(BadMoney), "{text}");
         }
         assert_eq!("18446744073.709551616".parse::<NanoUsd>(), Err(BadMoney));
@@ -428,6 +359,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn money_survives_being_written(nanos: u64) {
             let text = NanoUsd(nanos).to_string();

@@ -36,8 +36,11 @@ pub fn mask(text: &str) -> String {
             Some((name, value)) if names(name) => (name, value),
             _ => ("", word),
         };
-        let asked = (named > 0 || !name.is_empty()) && value.len() >= NAMED_CHARS_MIN;
-        let secret = prefixed(value) || bearer || asked && has_digit(value);
+        let asked = named > 0 || !name.is_empty();
+        let long = value.len() >= NAMED_CHARS_MIN;
+        let secret = value.split(['/', '=']).any(prefixed)
+            || bearer && (long || has_digit(value))
+            || asked && long && has_digit(value) && !value.starts_with("//");
         if secret {
             if !name.is_empty() {
                 out.push_str(name);
@@ -96,6 +99,7 @@ mod tests {
             "key=0123456789abcdef0123456789abcdef&alt=sse",
             "The api_key '5f1c2a9e8b7d4c3f9a0b1c2d3e4f5a6b.Qm9vVGhlQ2F0' is disabled",
             "token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln expired",
+            "GET //proxy/v1/user=sk-live0123 failed",
             "limit reached in organization org-AbCdEf0123456789 on requests",
         ];
         let parts = [
@@ -106,6 +110,7 @@ mod tests {
             "0123456789ab",
             "5f1c2a",
             "c2ln",
+            "live0",
             "AbCdEf",
         ];
         for (text, part) in secrets.iter().zip(parts) {
@@ -130,6 +135,7 @@ mod tests {
             "messages.0.content.1.tool_use_id: call_AbCdEf0123456789AbCdEf01 is unknown",
             "基本 key 词 — 没有密钥",
             "",
+            "Bearer authentication is required; a key: https://example.com/articles/9876543.",
             "Bearer",
         ];
         for text in texts {

@@ -49,11 +49,9 @@ impl Edits {
     pub(super) fn splice(&self, peek: &Peek, own: &[&str]) -> Segments {
         let mut slots = self.slots(peek);
         for slot in &mut slots {
-            slot.gone |= slot.origin.is_some_and(|i| {
-                peek.members
-                    .get(i)
-                    .is_some_and(|m| own.contains(&peek.name(m)))
-            });
+            slot.gone |= slot
+                .origin
+                .is_some_and(|i| peek.members.get(i).is_some_and(|m| own.contains(&peek.name(m))));
         }
         write(peek, &slots)
     }
@@ -61,13 +59,7 @@ impl Edits {
     /// The members as they are after all steps so far.
     pub(super) fn slots<'a>(&'a self, peek: &'a Peek) -> Vec<Slot<'a>> {
         let mut slots: Vec<Slot<'a>> = Vec::with_capacity(peek.members.len() + 4);
-        slots.extend(peek.members.iter().enumerate().map(|(i, m)| Slot {
-            name: Cow::Borrowed(peek.name(m)),
-            origin: Some(i),
-            renamed: false,
-            value: None,
-            gone: false,
-        }));
+        slots.extend((0..peek.members.len()).filter_map(|i| Slot::original(peek, i)));
         for step in &self.steps {
             step.run(&mut slots);
         }
@@ -88,15 +80,26 @@ pub(super) struct Slot<'a> {
     pub gone: bool,
 }
 
+impl<'a> Slot<'a> {
+    /// Member `i` as the caller wrote it.
+    pub(super) fn original(peek: &'a Peek, i: usize) -> Option<Self> {
+        let name = Cow::Borrowed(peek.name(peek.members.get(i)?));
+        Some(Self { name, origin: Some(i), value: None, renamed: false, gone: false })
+    }
+
+    /// A member that the caller did not write.
+    pub(super) fn inserted(name: String, value: Bytes) -> Self {
+        let name = Cow::Owned(name);
+        Self { name, origin: None, value: Some(value), renamed: false, gone: false }
+    }
+}
+
 impl Step {
     pub(super) fn run(&self, slots: &mut Vec<Slot<'_>>) {
         match self {
             Self::Set(name, value) => set(slots, name, value),
             Self::Remove(name) => {
-                slots
-                    .iter_mut()
-                    .filter(|s| s.name == *name)
-                    .for_each(|s| s.gone = true);
+                slots.iter_mut().filter(|s| s.name == *name).for_each(|s| s.gone = true);
             }
             Self::Rename(pairs) => rename(slots, pairs),
         }
@@ -111,14 +114,7 @@ fn set(slots: &mut Vec<Slot<'_>>, name: &str, value: &Bytes) {
         done = true;
     }
     if !done {
-        let (name, value) = (Cow::Owned(name.into()), Some(value.clone()));
-        slots.push(Slot {
-            name,
-            origin: None,
-            value,
-            renamed: false,
-            gone: false,
-        });
+        slots.push(Slot::inserted(name.into(), value.clone()));
     }
 }
 
@@ -126,12 +122,7 @@ fn rename(slots: &mut [Slot<'_>], pairs: &[(String, String)]) {
     if pairs.is_empty() {
         return;
     }
-    let goal = |name: &str| {
-        pairs
-            .iter()
-            .find(|(from, _)| from == name)
-            .map(|(_, to)| to)
-    };
+    let goal = |name: &str| pairs.iter().find(|(from, _)| from == name).map(|(_, to)| to);
     // Names that are taken by others: of members that stay, then of those renamed before.
     let mut taken: Vec<(&str, Cow<'_, str>)> = Vec::new();
     let staying: Vec<Cow<'_, str>> = slots
@@ -142,9 +133,7 @@ fn rename(slots: &mut [Slot<'_>], pairs: &[(String, String)]) {
     for slot in slots.iter_mut().filter(|s| !s.gone) {
         let Some(to) = goal(&slot.name) else { continue };
         let clash = staying.iter().any(|name| name == to)
-            || taken
-                .iter()
-                .any(|(name, from)| name == to && *from != slot.name);
+            || taken.iter().any(|(name, from)| name == to && *from != slot.name);
         slot.gone = clash;
         if !clash {
             let from = std::mem::replace(&mut slot.name, Cow::Owned(to.clone()));
@@ -156,7 +145,7 @@ fn rename(slots: &mut [Slot<'_>], pairs: &[(String, String)]) {
 
 /// Writes the slots over the original: what lies between two members (white space, the comma)
 /// belongs to the second of them and goes with it.
-fn write(peek: &Peek, slots: &[Slot<'_>]) -> Segments {
+pub(super) fn write(peek: &Peek, slots: &[Slot<'_>]) -> Segments {
     let mut out = Pieces::new(&peek.body);
     let brace = memchr::memchr(b'{', &peek.body).map_or(0, |at| at + 1);
     let first = peek.members.first().map_or(brace, |m| m.key.start);
@@ -211,12 +200,7 @@ const COPY_BYTES_MAX: usize = 1024;
 
 impl<'a> Pieces<'a> {
     fn new(body: &'a Bytes) -> Self {
-        Self {
-            body,
-            parts: Vec::new(),
-            range: 0..0,
-            text: BytesMut::new(),
-        }
+        Self { body, parts: Vec::new(), range: 0..0, text: BytesMut::new() }
     }
 
     fn original(&mut self, range: Range<usize>) {

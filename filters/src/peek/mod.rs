@@ -1,4 +1,4 @@
-//! What a gateway must know of a request body, with the spans it may have to edit; nothing else is parsed.
+//! What a gateway must know of a request body, with the spans it may have to edit.
 //!
 //! [`chat`] checks the whole body once (UTF-8, grammar, depth) and reads the few members that weir
 //! acts on. [`Edits`] then changes top-level members without copying or touching any other byte, so
@@ -23,7 +23,8 @@ pub const DEPTH_MAX: usize = 64;
 /// Members that are ours: no provider ever sees them. [`Edits::apply`] removes them.
 pub const OWN: [&str; 3] = ["task_type", "budget_tier", "extra_body"];
 
-/// A body as the pieces it is sent in: slices of the original and small inserts, never a copy of the whole.
+/// A body as the pieces it is sent in: slices of the original and small inserts, never a copy of
+/// the whole.
 #[derive(Debug, Clone, Default)]
 pub struct Segments(pub Vec<Bytes>);
 
@@ -72,10 +73,7 @@ pub enum BadBody {
 
 impl BadBody {
     fn member(param: &str, message: impl Into<String>) -> Self {
-        Self::Member {
-            param: param.into(),
-            message: message.into(),
-        }
+        Self::Member { param: param.into(), message: message.into() }
     }
     fn twice(param: &str) -> Self {
         Self::member(param, format!("`{param}` stands more than once"))
@@ -85,8 +83,8 @@ impl BadBody {
 /// One top-level member of the body; [`Peek::name`] gives its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The name, where it is written with escapes (`mod\u0065l`); else the key's bytes are the name.
-    pub(crate) unescaped: Option<Box<str>>,
+    /// The name where it is written with escapes (`mod\u0065l`); else the key's bytes are it.
+    unescaped: Option<Box<str>>,
     /// The key's span, quotes included.
     pub key: Range<usize>,
     /// The value's span.
@@ -96,17 +94,27 @@ pub struct Member {
 impl Member {
     /// Its name in the body its spans point into.
     fn name<'a>(&'a self, body: &'a [u8]) -> &'a str {
-        if let Some(name) = &self.unescaped {
-            return name;
+        match &self.unescaped {
+            Some(name) => name,
+            // A body that was scanned is UTF-8, so the default is never taken.
+            None => std::str::from_utf8(self.key_bytes(body)).unwrap_or_default(),
         }
-        let inner = self.key.start + 1..self.key.end.saturating_sub(1);
-        // A body that was scanned is UTF-8, so neither default is ever taken.
-        std::str::from_utf8(body.get(inner).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn is_named(&self, name: &str, body: &[u8]) -> bool {
+        match &self.unescaped {
+            Some(unescaped) => **unescaped == *name,
+            None => self.key_bytes(body) == name.as_bytes(),
+        }
+    }
+
+    fn key_bytes<'a>(&self, body: &'a [u8]) -> &'a [u8] {
+        body.get(self.key.start + 1..self.key.end.saturating_sub(1)).unwrap_or_default()
     }
 }
 
 /// What a chat body says that a gateway must know. `extra_body` is already merged into `body`
-/// (its members replace or join the top level); our own members ([`OWN`]) still stand in `body`.
+/// (its members replace or join the top level); our own members ([`OWN`]) still stand there.
 #[derive(Debug, Clone)]
 pub struct Peek {
     /// The body the spans point into.
@@ -149,7 +157,7 @@ impl Peek {
     /// The first top-level member of this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Member> {
-        self.members.iter().find(|m| self.name(m) == name)
+        self.members.iter().find(|m| m.is_named(name, &self.body))
     }
     /// A member's name, unescaped.
     #[must_use]
@@ -174,27 +182,33 @@ impl Peek {
 /// [`BadBody`], in the words the caller sees.
 pub fn chat(body: Bytes) -> Result<Peek, BadBody> {
     let members = check(&body)?;
-    let peek = Peek {
+    let peek = Peek { body, members, ..Peek::default() };
+    read::chat(read::merge_extra(peek)?)
+}
+
+/// Reads a body that no caller wrote, such as a translated one, for [`apply_params`] alone: its
+/// members and nothing of what they say.
+///
+/// # Errors
+/// [`BadBody::Json`] where it is no JSON object.
+pub fn members(body: Bytes) -> Result<Peek, BadBody> {
+    let members = check(&body)?;
+    Ok(Peek {
         body,
         members,
         ..Peek::default()
-    };
-    read::chat(read::merge_extra(peek)?)
+    })
 }
 
 /// The members of a body that may hold anything.
 fn check(body: &[u8]) -> Result<Vec<Member>, BadBody> {
     if body.is_empty() {
-        return Err(BadBody::Json(
-            "the body is empty; expected a JSON object".into(),
-        ));
+        return Err(BadBody::Json("the body is empty; expected a JSON object".into()));
     }
     let text = std::str::from_utf8(body)
         .map_err(|e| BadBody::Json(format!("invalid UTF-8 at byte {}", e.valid_up_to())))?;
     if text.starts_with('\u{feff}') {
-        return Err(BadBody::Json(
-            "byte order mark at byte 0; send plain UTF-8".into(),
-        ));
+        return Err(BadBody::Json("byte order mark at byte 0; send plain UTF-8".into()));
     }
     scan::members(text)
         .map_err(|f| BadBody::Json(format!("invalid JSON at byte {}: {}", f.at, f.what)))

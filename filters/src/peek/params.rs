@@ -9,11 +9,12 @@ use bytes::Bytes;
 /// on which they follow, and [`Peek::max_tokens`] is what was held for the request.
 const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// Adds a provider's edits to `edits`, in the order rename, drop, defaults, clamp, each on the names
-/// that the one before left. Gives the caller's names of the members that do not reach the provider.
+/// Adds a provider's edits to `edits`, in the order rename, drop, defaults, clamp, each on the
+/// names that the one before left. Gives the caller's names of what does not reach the provider.
 ///
 /// - Renames are done all at once. Where the new name stands already, it stays and the old goes.
-/// - A default is not applied where the member stands under its own or its renamed name, null included.
+/// - A default is not applied where the member stands, null included, under its own or its
+///   renamed name.
 /// - A clamp replaces a number outside its range by the nearer bound and leaves everything else.
 ///
 /// # Errors
@@ -24,11 +25,7 @@ pub fn apply_params(
     edits: &mut Edits,
 ) -> Result<Vec<String>, BadBody> {
     once(params, peek)?;
-    let mut work = Work {
-        peek,
-        steps: Vec::new(),
-        slots: edits.slots(peek),
-    };
+    let mut work = Work { peek, steps: Vec::new(), slots: edits.slots(peek) };
     let before = work.gone();
     work.rename(params);
     work.limits();
@@ -36,9 +33,7 @@ pub fn apply_params(
         work.step(Step::Remove(name.clone()));
     }
     let after = work.gone();
-    let dropped = after
-        .into_iter()
-        .filter(|name| !before.contains(name) && !OWN.contains(name));
+    let dropped = after.into_iter().filter(|name| !before.contains(name) && !OWN.contains(name));
     let dropped = dropped.map(String::from).collect();
     work.defaults(params);
     work.clamp(params);
@@ -55,9 +50,7 @@ pub fn with_include_usage(peek: &Peek) -> Option<Bytes> {
     if peek.include_usage || !peek.stream {
         return None;
     }
-    let options = peek
-        .find("stream_options")
-        .and_then(|m| read::inner(peek, m).ok());
+    let options = peek.find("stream_options").and_then(|m| read::inner(peek, m).ok());
     let mut edits = Edits::default();
     edits.set("include_usage", "true");
     Some(edits.splice(&options.unwrap_or_default(), &[]).concat())
@@ -73,11 +66,7 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// The caller's members that are gone so far.
     fn gone(&self) -> Vec<&'a str> {
-        self.slots
-            .iter()
-            .filter(|s| s.gone)
-            .filter_map(|s| original(self.peek, s))
-            .collect()
+        self.slots.iter().filter(|s| s.gone).filter_map(|s| original(self.peek, s)).collect()
     }
 
     fn step(&mut self, step: Step) {
@@ -86,10 +75,7 @@ impl<'a> Work<'a> {
     }
 
     fn rename(&mut self, params: &Params) {
-        let pairs = params
-            .rename
-            .iter()
-            .map(|(from, to)| (from.clone(), to.clone()));
+        let pairs = params.rename.iter().map(|(from, to)| (from.clone(), to.clone()));
         self.step(Step::Rename(pairs.collect()));
     }
 
@@ -151,12 +137,8 @@ fn once(params: &Params, peek: &Peek) -> Result<(), BadBody> {
             || params.defaults.contains_key(name)
             || params.clamp.contains_key(name)
     };
-    let mut names: Vec<&str> = peek
-        .members
-        .iter()
-        .map(|m| peek.name(m))
-        .filter(|n| edited(n))
-        .collect();
+    let mut names: Vec<&str> =
+        peek.members.iter().map(|m| peek.name(m)).filter(|n| edited(n)).collect();
     names.sort_unstable();
     match names.array_windows().find(|[a, b]| a == b) {
         Some([twice, _]) => Err(BadBody::twice(twice)),
@@ -183,4 +165,146 @@ fn number(peek: &Peek, slot: &Slot<'_>) -> Option<f64> {
 /// Shortest JSON of a bound: whole numbers without a point, so that integers stay integers.
 fn json(bound: f64) -> Option<String> {
     bound.is_finite().then(|| format!("{bound}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::peek;
+
+    fn read(body: &str) -> Peek {
+        peek::chat(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+    }
+
+    /// Params of `rename a b`, `drop a`, `default a 1`, `clamp a 0 1`, one a line.
+    fn params(lines: &str) -> Params {
+        let mut params = Params::default();
+        for line in lines.split(';').map(str::trim) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let name = words[1].to_string();
+            match words[0] {
+                "rename" => drop(params.rename.insert(name, words[2].into())),
+                "drop" => params.drop.push(name),
+                "default" => drop(params.defaults.insert(name, words[2].into())),
+                _ => {
+                    let range = (words[2].parse().unwrap(), words[3].parse().unwrap());
+                    params.clamp.insert(name, range);
+                }
+            }
+        }
+        params
+    }
+
+    /// Members beside `"messages":[0]` before and after, and what was dropped.
+    fn check(lines: &str, before: &str, after: &str, dropped: &[&str]) {
+        let peek = read(&format!(r#"{{{before}"messages":[0]}}"#));
+        let mut edits = Edits::default();
+        let names = apply_params(&params(lines), &peek, &mut edits).unwrap();
+        let out = edits.apply(&peek).concat();
+        let out = std::str::from_utf8(&out).unwrap().replace(r#""messages":[0]"#, "");
+        assert_eq!(out, format!("{{{after}}}"), "{lines} of {before}");
+        assert_eq!(names, dropped, "{lines} of {before}");
+    }
+
+    #[test]
+    fn a_rename_leaves_the_value_alone() {
+        check("rename a b", r#""a" : 1.0,"#, r#""b" : 1.0,"#, &[]);
+        check("rename a b", r#""c":1,"#, r#""c":1,"#, &[]);
+        check("rename a b; rename b a", r#""a":1,"b":2,"#, r#""b":1,"a":2,"#, &[]);
+        check("rename a b; rename b c", r#""a":1,"b":2,"#, r#""b":1,"c":2,"#, &[]);
+        check("rename a b", r#""a":1,"b":2,"#, r#""b":2,"#, &["a"]);
+        check("rename a x; rename b x", r#""b":1,"a":2,"#, r#""x":1,"#, &["a"]);
+    }
+
+    #[test]
+    fn a_drop_takes_the_renamed_and_names_the_callers() {
+        check("drop a; drop z", r#""a":1,"b":2,"#, r#""b":2,"#, &["a"]);
+        check("rename a b; drop b", r#""a":1,"#, "", &["a"]);
+        check("rename a b; drop a", r#""a":1,"#, r#""b":1,"#, &[]);
+        check("drop task_type", r#""task_type":"x","#, "", &[]);
+    }
+
+    #[test]
+    fn a_default_stands_back_for_whatever_the_caller_said() {
+        check("default a 0.70", "", r#","a":0.70"#, &[]);
+        check("default a 0.7", r#""a":1,"#, r#""a":1,"#, &[]);
+        check("default a 0.7", r#""\u0061":null,"#, r#""\u0061":null,"#, &[]);
+        check("rename a b; default a 2", r#""a":1,"#, r#""b":1,"#, &[]);
+        check("rename a b; default a 2", r#""b":1,"#, r#""b":1,"#, &[]);
+        check("rename a b; default b 2", r#""a":1,"#, r#""b":1,"#, &[]);
+        check("drop a; default a 2", r#""a":1,"#, r#","a":2"#, &["a"]);
+    }
+
+    #[test]
+    fn a_clamp_changes_only_what_is_out_of_range() {
+        check("clamp a 0.0 1.0", r#""a":1.0,"#, r#""a":1.0,"#, &[]);
+        check("clamp a 0.0 1.0", r#""a":10e-1,"#, r#""a":10e-1,"#, &[]);
+        check("clamp a 0.0 1.0", r#""a" : 1.5,"#, r#""a" : 1,"#, &[]);
+        check("clamp a 0.0 0.95", r#""a":1e400,"#, r#""a":0.95,"#, &[]);
+        check("clamp a 0.0 1.0", r#""a":-0.5,"#, r#""a":0,"#, &[]);
+        check("clamp max_tokens 1 4096", r#""max_tokens":5000,"#, r#""max_tokens":4096,"#, &[]);
+        for value in ["null", "\"9\"", "[9]", "true"] {
+            let same = format!(r#""a":{value},"#);
+            check("clamp a 0.0 1.0", &same, &same, &[]);
+        }
+        check("rename a b; clamp b 0 1", r#""a":3,"#, r#""b":1,"#, &[]);
+        check("default a 3; clamp a 0 1", "", r#","a":1"#, &[]);
+        check("clamp a inf 1", r#""a":0,"#, r#""a":0,"#, &[]);
+    }
+
+    #[test]
+    fn both_names_of_the_output_limit_say_what_was_held() {
+        let both = r#""max_tokens":1,"max_completion_tokens":900,"#;
+        let rename = "rename max_tokens max_completion_tokens";
+        check("drop x", both, r#""max_tokens":1,"max_completion_tokens":1,"#, &[]);
+        check(rename, both, r#""max_completion_tokens":1,"#, &["max_tokens"]);
+        let null = r#""max_tokens":5,"max_completion_tokens":null,"#;
+        check(rename, null, r#""max_completion_tokens":5,"#, &["max_tokens"]);
+        check("drop x", null, null, &[]);
+        check(rename, r#""max_tokens":5,"#, r#""max_completion_tokens":5,"#, &[]);
+    }
+
+    #[test]
+    fn a_member_that_params_edit_may_not_stand_twice() {
+        let twice = read(r#"{"messages":[0],"a":1,"\u0061":9}"#);
+        for lines in ["rename a b", "rename b a", "drop a", "default a 1", "clamp a 0 1"] {
+            let fault = apply_params(&params(lines), &twice, &mut Edits::default()).unwrap_err();
+            assert_eq!(fault, BadBody::twice("a"), "{lines}");
+        }
+        assert!(apply_params(&params("drop b"), &twice, &mut Edits::default()).is_ok());
+    }
+
+    #[test]
+    fn earlier_edits_count_as_said() {
+        let peek = read(r#"{"messages":[0],"a":1,"b":2}"#);
+        let mut edits = Edits::default();
+        edits.set("c", "3");
+        edits.remove("a");
+        let lines = "default c 4; drop b; clamp c 0 2; default a 5";
+        let dropped = apply_params(&params(lines), &peek, &mut edits).unwrap();
+        assert_eq!(dropped, ["b"]);
+        assert_eq!(edits.apply(&peek).concat(), r#"{"messages":[0],"c":2,"a":5}"#);
+    }
+
+    #[test]
+    fn usage_is_asked_for_beside_the_callers_own_options() {
+        let options =
+            |members: &str| with_include_usage(&read(&format!(r#"{{"messages":[0],{members}}}"#)));
+        let injected = Some(Bytes::from(r#"{"include_usage":true}"#));
+        assert_eq!(options(r#""stream":true"#), injected);
+        assert_eq!(options(r#""stream":true,"stream_options":null"#), injected);
+        assert_eq!(options(r#""stream":true,"stream_options":{}"#), injected);
+        let no = r#""stream":true,"stream_options":{"include_usage":false}"#;
+        assert_eq!(options(no), injected);
+        let null = r#""stream":true,"stream_options":{"include_usage":null}"#;
+        assert_eq!(options(null), injected);
+        let others =
+            r#""stream":true,"stream_options":{ "step_usage_chunks" : 1.0, "task_type":1 }"#;
+        let merged = r#"{ "step_usage_chunks" : 1.0, "task_type":1,"include_usage":true }"#;
+        assert_eq!(options(others), Some(Bytes::from(merged)));
+        assert_eq!(options(r#""stream":true,"stream_options":{"include_usage":true}"#), None);
+        assert_eq!(options(r#""stream":false"#), None);
+        assert_eq!(options(r#""stream_options":{}"#), None);
+    }
 }

@@ -1,6 +1,6 @@
-//! One pass over JSON bytes: checks the whole grammar and gives the spans of the outermost members.
+//! One pass over JSON bytes: checks the whole grammar, gives the spans of the outermost members.
 //!
-//! No tree, no recursion (open brackets are bits of one word) and no allocation but the member list.
+//! No tree, no recursion (open brackets are bits of one word), no allocation but the member list.
 
 use super::{DEPTH_MAX, Member};
 use std::ops::Range;
@@ -12,38 +12,56 @@ pub const MEMBERS_MAX: usize = 1024;
 const _: () = assert!(DEPTH_MAX <= 65);
 
 /// What is wrong and at which byte.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
-    pub what: &'static str,
+    pub what: What,
     pub at: usize,
+}
+
+/// What is wrong. One byte, so that every step of the scan answers in a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum What {
+    #[error("expected a JSON object, found nothing")]
+    Nothing,
+    #[error("expected a JSON object")]
+    NoObject,
+    #[error("expected nothing more after the object")]
+    Trailing,
+    #[error("unexpected end of the body")]
+    Cut,
+    #[error("nested deeper than {DEPTH_MAX}")]
+    Deep,
+    #[error("more than {MEMBERS_MAX} members in one object")]
+    Many,
+    #[error("expected a member's name in double quotes")]
+    Name,
+    #[error("lone surrogate in a member's name")]
+    Surrogate,
+    #[error("expected `:`")]
+    Colon,
+    #[error("expected `,` or `}}`")]
+    InObject,
+    #[error("expected `,` or `]`")]
+    InArray,
+    #[error("expected a value")]
+    Value,
+    #[error("expected a digit")]
+    Digit,
+    #[error("bad escape in a string")]
+    Escape,
+    #[error("control character in a string")]
+    Control,
+    #[error("string without an end")]
+    Endless,
 }
 
 /// The members of the one object that `text` holds.
 pub(super) fn members(text: &str) -> Result<Vec<Member>, Fault> {
-    let mut scan = Scan {
-        bytes: text.as_bytes(),
-        at: 0,
-    };
-    scan.space();
-    match scan.byte() {
-        Some(b'{') => scan.at += 1,
-        Some(_) => return scan.fault("expected a JSON object"),
-        None => {
-            return Err(Fault {
-                what: "expected a JSON object, found nothing",
-                at: scan.at,
-            });
-        }
-    }
-    let found = scan.object()?;
-    scan.space();
-    match scan.byte() {
-        None => Ok(found),
-        Some(_) => scan.fault("expected nothing more after the object"),
-    }
+    let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
+    scan.document().map_err(|what| Fault { what, at: scan.at })
 }
 
-/// The text of a JSON string whose span (quotes included) holds an escape; `None` for a lone surrogate.
+/// The text of a JSON string, quotes included; `None` where it holds a lone surrogate.
 pub(super) fn unescape(string: &str) -> Option<String> {
     serde_json::from_str(string).ok()
 }
@@ -54,40 +72,52 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn fault<T>(&self, what: &'static str) -> Result<T, Fault> {
-        let cut = self.at >= self.bytes.len();
-        Err(Fault {
-            what: if cut {
-                "unexpected end of the body"
-            } else {
-                what
-            },
-            at: self.at,
-        })
+    fn document(&mut self) -> Result<Vec<Member>, What> {
+        self.space();
+        match self.byte() {
+            Some(b'{') => self.at += 1,
+            Some(_) => return Err(What::NoObject),
+            None => return Err(What::Nothing),
+        }
+        let found = self.object()?;
+        self.space();
+        if self.byte().is_some() { Err(What::Trailing) } else { Ok(found) }
     }
 
+    /// What is wrong at this byte, or that there is none.
+    #[cold]
+    fn fault<T>(&self, what: What) -> Result<T, What> {
+        Err(if self.at < self.bytes.len() { what } else { What::Cut })
+    }
+
+    #[inline]
     fn byte(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
     /// Skips white space; long runs (megabytes of it are a known attack) in blocks.
+    #[inline]
     fn space(&mut self) {
+        if self.byte().is_none_or(|b| b > b' ') {
+            return;
+        }
         let mut run = 0;
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte() {
+        while self.byte().is_some_and(is_space) {
             self.at += 1;
             run += 1;
-            while run > 32 && self.block() == Some(&[b' '; 32]) {
+            while run > 32 && self.block().is_some_and(is_all_space) {
                 self.at += 32;
             }
         }
     }
 
+    #[inline]
     fn block<const N: usize>(&self) -> Option<&[u8; N]> {
         self.bytes.get(self.at..)?.first_chunk()
     }
 
     /// After the top `{`, to behind its `}`.
-    fn object(&mut self) -> Result<Vec<Member>, Fault> {
+    fn object(&mut self) -> Result<Vec<Member>, What> {
         let mut found = Vec::with_capacity(16);
         self.space();
         if self.byte() == Some(b'}') {
@@ -96,17 +126,13 @@ impl Scan<'_> {
         }
         loop {
             if found.len() == MEMBERS_MAX {
-                return self.fault("more than 1024 members in one object");
+                return self.fault(What::Many);
             }
             let (key, unescaped) = self.name()?;
             self.colon()?;
             let start = self.at;
             self.value()?;
-            found.push(Member {
-                unescaped,
-                key,
-                value: start..self.at,
-            });
+            found.push(Member { unescaped, key, value: start..self.at });
             self.space();
             match self.byte() {
                 Some(b',') => self.at += 1,
@@ -114,45 +140,44 @@ impl Scan<'_> {
                     self.at += 1;
                     return Ok(found);
                 }
-                _ => return self.fault("expected `,` or `}`"),
+                _ => return self.fault(What::InObject),
             }
             self.space();
         }
     }
 
     /// A key's span, and its text where that differs from the bytes.
-    fn name(&mut self) -> Result<(Range<usize>, Option<Box<str>>), Fault> {
+    fn name(&mut self) -> Result<(Range<usize>, Option<Box<str>>), What> {
         let start = self.at;
         let escaped = self.key()?;
         let key = start..self.at;
         if !escaped {
             return Ok((key, None));
         }
-        let text = self
-            .bytes
-            .get(key.clone())
-            .and_then(|b| std::str::from_utf8(b).ok());
+        let text = self.bytes.get(key.clone()).and_then(|b| std::str::from_utf8(b).ok());
         match text.and_then(unescape) {
             Some(name) => Ok((key, Some(name.into_boxed_str()))),
-            None => Err(Fault {
-                what: "lone surrogate in a member's name",
-                at: start,
-            }),
+            None => {
+                self.at = start;
+                Err(What::Surrogate)
+            }
         }
     }
 
     /// A string where only a member's name may stand; whether it holds an escape.
-    fn key(&mut self) -> Result<bool, Fault> {
+    #[inline]
+    fn key(&mut self) -> Result<bool, What> {
         match self.byte() {
             Some(b'"') => self.string(),
-            _ => self.fault("expected a member's name in double quotes"),
+            _ => self.fault(What::Name),
         }
     }
 
-    fn colon(&mut self) -> Result<(), Fault> {
+    #[inline]
+    fn colon(&mut self) -> Result<(), What> {
         self.space();
         if self.byte() != Some(b':') {
-            return self.fault("expected `:`");
+            return self.fault(What::Colon);
         }
         self.at += 1;
         self.space();
@@ -160,13 +185,13 @@ impl Scan<'_> {
     }
 
     /// One value of any depth. Bit 0 of `open` is the innermost bracket: 1 an object, 0 an array.
-    fn value(&mut self) -> Result<(), Fault> {
+    fn value(&mut self) -> Result<(), What> {
         let (mut open, mut depth) = (0u64, 0usize);
         loop {
             match self.byte() {
                 Some(bracket @ (b'{' | b'[')) => {
                     if depth + 1 >= DEPTH_MAX {
-                        return self.fault("nested deeper than 64");
+                        return self.fault(What::Deep);
                     }
                     self.at += 1;
                     self.space();
@@ -193,7 +218,8 @@ impl Scan<'_> {
     }
 
     /// Behind a value: closes what ends here and steps to the next value; true when all is closed.
-    fn close(&mut self, open: &mut u64, depth: &mut usize) -> Result<bool, Fault> {
+    #[inline]
+    fn close(&mut self, open: &mut u64, depth: &mut usize) -> Result<bool, What> {
         while *depth > 0 {
             self.space();
             let object = *open & 1 == 1;
@@ -209,8 +235,8 @@ impl Scan<'_> {
                 }
                 Some(b'}') if object => self.at += 1,
                 Some(b']') if !object => self.at += 1,
-                _ if object => return self.fault("expected `,` or `}`"),
-                _ => return self.fault("expected `,` or `]`"),
+                _ if object => return self.fault(What::InObject),
+                _ => return self.fault(What::InArray),
             }
             *open >>= 1;
             *depth -= 1;
@@ -218,18 +244,18 @@ impl Scan<'_> {
         Ok(true)
     }
 
-    fn scalar(&mut self) -> Result<(), Fault> {
+    fn scalar(&mut self) -> Result<(), What> {
         match self.byte() {
             Some(b'"') => self.string().map(|_| ()),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => self.word(b"true"),
             Some(b'f') => self.word(b"false"),
             Some(b'n') => self.word(b"null"),
-            _ => self.fault("expected a value"),
+            _ => self.fault(What::Value),
         }
     }
 
-    fn word(&mut self, word: &'static [u8]) -> Result<(), Fault> {
+    fn word(&mut self, word: &'static [u8]) -> Result<(), What> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if rest.starts_with(word) {
             self.at += word.len();
@@ -238,11 +264,11 @@ impl Scan<'_> {
         if word.starts_with(rest) {
             self.at = self.bytes.len();
         }
-        self.fault("expected a value")
+        self.fault(What::Value)
     }
 
     /// RFC 8259 section 6: no leading zero, digits on both sides of the point.
-    fn number(&mut self) -> Result<(), Fault> {
+    fn number(&mut self) -> Result<(), What> {
         if self.byte() == Some(b'-') {
             self.at += 1;
         }
@@ -265,20 +291,16 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), Fault> {
+    fn digits(&mut self) -> Result<(), What> {
         let start = self.at;
         while self.byte().is_some_and(|b| b.is_ascii_digit()) {
             self.at += 1;
         }
-        if self.at == start {
-            self.fault("expected a digit")
-        } else {
-            Ok(())
-        }
+        if self.at == start { self.fault(What::Digit) } else { Ok(()) }
     }
 
     /// From the opening quote to behind the closing one; whether there was an escape.
-    fn string(&mut self) -> Result<bool, Fault> {
+    fn string(&mut self) -> Result<bool, What> {
         let start = self.at;
         self.at += 1;
         let mut escaped = false;
@@ -293,28 +315,26 @@ impl Scan<'_> {
                     escaped = true;
                     self.escape()?;
                 }
-                Some(_) => return self.fault("control character in a string"),
+                Some(_) => return self.fault(What::Control),
                 None => {
-                    return Err(Fault {
-                        what: "string without an end",
-                        at: start,
-                    });
+                    self.at = start;
+                    return Err(What::Endless);
                 }
             }
         }
     }
 
-    fn escape(&mut self) -> Result<(), Fault> {
+    fn escape(&mut self) -> Result<(), What> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') => {
                 let hex = self.bytes.get(self.at + 2..self.at + 6);
                 if !hex.is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit)) {
-                    return self.fault("bad escape in a string");
+                    return self.fault(What::Escape);
                 }
                 self.at += 6;
             }
-            _ => return self.fault("bad escape in a string"),
+            _ => return self.fault(What::Escape),
         }
         Ok(())
     }
@@ -333,19 +353,23 @@ impl Scan<'_> {
                 self.at += 32;
             }
         }
-        while self
-            .byte()
-            .is_some_and(|b| b >= 0x20 && b != b'"' && b != b'\\')
-        {
+        while self.byte().is_some_and(|b| b >= 0x20 && b != b'"' && b != b'\\') {
             self.at += 1;
         }
     }
 }
 
+#[inline]
+fn is_space(b: u8) -> bool {
+    (b == b' ') | (b == b'\n') | (b == b'\r') | (b == b'\t')
+}
+
+fn is_all_space(block: &[u8; 32]) -> bool {
+    block.iter().fold(true, |all, &b| all & is_space(b))
+}
+
 fn is_plain(block: &[u8; 32]) -> bool {
-    !block.iter().fold(false, |hit, &b| {
-        hit | (b < 0x20) | (b == b'"') | (b == b'\\')
-    })
+    !block.iter().fold(false, |hit, &b| hit | (b < 0x20) | (b == b'"') | (b == b'\\'))
 }
 
 /// The high bit of the first byte that ends a plain stretch (quote, backslash, control character).
@@ -364,9 +388,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fault(text: &str) -> (&'static str, usize) {
+    fn fault(text: &str) -> (String, usize) {
         let f = members(text).unwrap_err();
-        (f.what, f.at)
+        (f.what.to_string(), f.at)
     }
 
     #[test]
@@ -383,11 +407,7 @@ mod tests {
             (r#"{"a":"b"#, "string without an end", 5),
             (r#"{"a" 1}"#, "expected `:`", 5),
             (r#"{"a":1 "b":2}"#, "expected `,` or `}`", 7),
-            (
-                r#"{"a":1,}"#,
-                "expected a member's name in double quotes",
-                7,
-            ),
+            (r#"{"a":1,}"#, "expected a member's name in double quotes", 7),
             (r#"{"a":[1,]}"#, "expected a value", 8),
             (r#"{"a":[1}"#, "expected `,` or `]`", 7),
             (r#"{"a":01}"#, "expected `,` or `}`", 6),
@@ -398,7 +418,7 @@ mod tests {
             ("{\"a\":\"b\n\"}", "control character in a string", 7),
             (r#"{"\ud800":1}"#, "lone surrogate in a member's name", 1),
         ] {
-            assert_eq!(fault(text), (what, at), "{text}");
+            assert_eq!(fault(text), (what.to_string(), at), "{text}");
         }
     }
 
@@ -406,11 +426,8 @@ mod tests {
     fn depth_64_passes_and_65_does_not() {
         let nested = |n: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(n), "]".repeat(n));
         assert_eq!(members(&nested(63)).unwrap().len(), 1);
-        assert_eq!(fault(&nested(64)), ("nested deeper than 64", 5 + 63));
-        assert_eq!(
-            fault(&format!(r#"{{"a":{}"#, "{\"b\":".repeat(70))).0,
-            "nested deeper than 64"
-        );
+        assert_eq!(fault(&nested(64)), ("nested deeper than 64".to_string(), 5 + 63));
+        assert_eq!(fault(&format!(r#"{{"a":{}"#, "{\"b\":".repeat(70))).0, "nested deeper than 64");
         assert_eq!(
             fault(&format!(r#"{{"a":{}"#, "[{\"b\":".repeat(1_000_000))).0,
             "nested deeper than 64"
@@ -423,18 +440,26 @@ mod tests {
     fn members_have_a_ceiling() {
         let many = |n: usize| format!("{{{}}}", vec!["\"\":0"; n].join(","));
         assert_eq!(members(&many(MEMBERS_MAX)).unwrap().len(), MEMBERS_MAX);
-        assert_eq!(
-            fault(&many(MEMBERS_MAX + 1)).0,
-            "more than 1024 members in one object"
-        );
+        assert_eq!(fault(&many(MEMBERS_MAX + 1)).0, "more than 1024 members in one object");
     }
 
+    /// Objects that are nearly JSON, a good part of them wholly.
+    const NEARLY: &str = concat!(
+        r#"\{("(a|\\n|\\u00e9|é|\\|")?":? ?(-?0?1(\.5)?(e\+?[0-9])?|"[a-z\\"\n\u{1}é]{0,40}""#,
+        r#"|tru[ae]|null|\[1,?[1]?\]|\{("a":)?1?\}),? ?){0,4}\} ?"#,
+    );
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #![proptest_config(ProptestConfig {
+            cases: 4000,
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
         // The reference is serde_json; it takes deeper nesting, which is not produced here.
         #[test]
         fn accepts_what_serde_json_accepts(
-            text in r#"\{("(a|\\n|\\u00e9|é|\\|")?":? ?(-?0?1(\.5)?(e\+?[0-9])?|"[a-z\\"\n\u{1}é]{0,40}"|tru[ae]|null|\[1,?[1]?\]|\{("a":)?1?\}),? ?){0,4}\} ?"#
+            text in NEARLY
         ) {
             let reference = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
             prop_assert_eq!(members(&text).is_ok(), reference, "{}", text);
