@@ -33,7 +33,13 @@ impl Ticket {
         let estimate = Usage { input: prompt, ..Usage::default() };
         let (usage, source) = match tap {
             Some(tap) => match tap.usage {
-                Some(usage) => (usage, Source::Provider),
+                Some(usage) if outcome == Outcome::Success => (usage, Source::Provider),
+                // The answer was cut: the provider's last word on the prompt stands, and what it
+                // had said of its output is not less than what we saw pass.
+                Some(usage) => {
+                    let output = usage.output.max(tap.counter.total());
+                    (Usage { output, ..usage }, tap.counter.source())
+                }
                 None => {
                     let (output, reasoning) = (tap.counter.total(), tap.counter.reasoning());
                     (Usage { output, reasoning, ..estimate }, tap.counter.source())

@@ -176,10 +176,10 @@ impl Ticket {
         self.gateway.in_flight() > self.snapshot.server.max_requests
     }
 
-    /// Why the process should get no new work; empty when it should.
+    /// Whether traffic should be sent to this process.
     #[must_use]
-    pub fn not_ready(&self) -> Vec<&'static str> {
-        self.gateway.not_ready()
+    pub fn health(&self) -> crate::observe::Health {
+        self.gateway.health()
     }
 
     /// Rings when the drain time is over.
@@ -192,6 +192,12 @@ impl Ticket {
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.running.as_ref().and_then(|r| r.provider.timeouts.idle)
+    }
+
+    /// The running provider's wait for the first content.
+    #[must_use]
+    pub fn first_token(&self) -> Option<Duration> {
+        self.running.as_ref().and_then(|r| r.provider.timeouts.first_token)
     }
 
     /// Adds the time since `since` to what is our own.

@@ -52,7 +52,12 @@ enum Sent {
 enum Replying {
     /// No header yet.
     Waiting,
-    Stream { filter: Box<dyn Reply>, prelude: Vec<Bytes> },
+    Stream {
+        filter: Box<dyn Reply>,
+        prelude: Vec<Bytes>,
+        /// Its first event has come.
+        begun: bool,
+    },
     Whole { pieces: Vec<Bytes>, size: usize },
     Error { status: u16, headers: HeaderMap, pieces: Vec<Bytes>, size: usize },
     /// All that matters has been read.
@@ -232,7 +237,7 @@ impl Exchange {
             let headers = header.headers.clone();
             Replying::Error { status, headers, pieces: Vec::new(), size: 0 }
         } else if stream {
-            Replying::Stream { filter: wire.stream(context), prelude: Vec::new() }
+            Replying::Stream { filter: wire.stream(context), prelude: Vec::new(), begun: false }
         } else {
             Replying::Whole { pieces: Vec::new(), size: 0 }
         };
@@ -276,10 +281,10 @@ impl Exchange {
     fn end(&mut self, clean: bool, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
         clock.disarm();
         match std::mem::replace(&mut self.replying, Replying::Over) {
-            Replying::Stream { mut filter, prelude } => {
+            Replying::Stream { mut filter, prelude, begun } => {
                 let mut step = Step::default();
                 filter.finish(clean, &mut step);
-                self.replying = Replying::Stream { filter, prelude };
+                self.replying = Replying::Stream { filter, prelude, begun };
                 let turn = self.step(step, clock, batch)?;
                 batch.end = true;
                 if self.is_committed() {
@@ -339,9 +344,18 @@ impl Exchange {
 
     /// What a stream's filter made of the provider's bytes.
     fn step(&mut self, step: Step, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
-        let Replying::Stream { prelude, .. } = &mut self.replying else { return Ok(Turn::On) };
+        let Replying::Stream { prelude, begun, .. } = &mut self.replying else {
+            return Ok(Turn::On);
+        };
         let failed = matches!(step.end, Some(End::Failed(_)));
         if self.sent < Sent::Content && (!step.started || (failed && !step.alive)) {
+            // The first event of an answer shows that it has begun: its first token gets the
+            // whole wait once more from here. Comments show nothing.
+            if !*begun && step.out.iter().any(|b| b.starts_with(b"data:")) {
+                *begun = true;
+                let wait = self.ticket.as_ref().and_then(Ticket::first_token);
+                clock.arm(Timer::FirstToken, batch.now, wait);
+            }
             prelude.extend(step.out);
         } else if !step.out.is_empty() || step.started {
             self.release(step.out, clock, batch)?;
