@@ -407,3 +407,16 @@ fn an_escaped_character_or_key_is_the_same_as_a_plain_one() {
     let body = sound().replace("]}\n\n", "],\"us\\u0061ge\":null}\n\n") + DONE;
     assert_eq!(stream(body, STRIPPED).text(), sound() + DONE);
 }
+
+#[test]
+fn a_call_that_waits_for_its_name_takes_no_index() {
+    let body = calls(
+        &[
+            r#"{"index":0,"id":"a","type":"function","function":{"arguments":"{"}}"#,
+            r#"{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{}"}}"#,
+            r#"{"index":0,"function":{"name":"f","arguments":"}"}}"#,
+        ],
+        "\"tool_calls\"",
+    );
+    assert_eq!(tools(&body), [tool("g", "{}", "b"), tool("f", "{}", "a")]);
+}
