@@ -12,6 +12,7 @@ pub mod anthropic;
 mod edit;
 pub mod gemini;
 mod listen;
+pub mod ollama;
 pub mod openai;
 mod scribe;
 
@@ -28,6 +29,8 @@ pub enum Wire {
     Gemini,
     /// The same at Vertex; its base URL ends in `/publishers/google`.
     Vertex,
+    /// Ollama's own `/api/chat`.
+    Ollama,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
@@ -37,6 +40,7 @@ pub const WIRES: &[(&str, Wire)] = &[
     ("anthropic", Wire::Anthropic),
     ("gemini", Wire::Gemini),
     ("vertex", Wire::Vertex),
+    ("ollama", Wire::Ollama),
 ];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
@@ -199,6 +203,7 @@ impl Wire {
             Self::Anthropic => anthropic::request(ask),
             Self::Gemini => gemini::request(gemini::Door::Studio, ask),
             Self::Vertex => gemini::request(gemini::Door::Vertex, ask),
+            Self::Ollama => ollama::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -208,6 +213,7 @@ impl Wire {
             Self::OpenAi | Self::Azure => openai::stream(context),
             Self::Anthropic => anthropic::stream(context),
             Self::Gemini | Self::Vertex => gemini::stream(context),
+            Self::Ollama => ollama::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -219,6 +225,7 @@ impl Wire {
             Self::OpenAi | Self::Azure => openai::whole(body, context),
             Self::Anthropic => anthropic::whole(body, context),
             Self::Gemini | Self::Vertex => gemini::whole(body, context),
+            Self::Ollama => ollama::whole(body, context),
         }
     }
 }
