@@ -9,6 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub mod anthropic;
+pub mod bedrock;
 mod edit;
 pub mod gemini;
 mod listen;
@@ -31,6 +32,8 @@ pub enum Wire {
     Vertex,
     /// Ollama's own `/api/chat`.
     Ollama,
+    /// Amazon Bedrock's Converse.
+    Bedrock,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
@@ -41,6 +44,7 @@ pub const WIRES: &[(&str, Wire)] = &[
     ("gemini", Wire::Gemini),
     ("vertex", Wire::Vertex),
     ("ollama", Wire::Ollama),
+    ("bedrock", Wire::Bedrock),
 ];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
@@ -204,6 +208,7 @@ impl Wire {
             Self::Gemini => gemini::request(gemini::Door::Studio, ask),
             Self::Vertex => gemini::request(gemini::Door::Vertex, ask),
             Self::Ollama => ollama::request(ask),
+            Self::Bedrock => bedrock::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -214,6 +219,7 @@ impl Wire {
             Self::Anthropic => anthropic::stream(context),
             Self::Gemini | Self::Vertex => gemini::stream(context),
             Self::Ollama => ollama::stream(context),
+            Self::Bedrock => bedrock::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -226,6 +232,7 @@ impl Wire {
             Self::Anthropic => anthropic::whole(body, context),
             Self::Gemini | Self::Vertex => gemini::whole(body, context),
             Self::Ollama => ollama::whole(body, context),
+            Self::Bedrock => bedrock::whole(body, context),
         }
     }
 }

@@ -13,6 +13,9 @@ mod stream;
 mod tools;
 mod turns;
 
+pub(super) use request::budget;
+pub(super) use tools::forced;
+
 pub(super) fn request(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     request::build(ask)
 }
