@@ -15,6 +15,7 @@ pub mod gemini;
 mod listen;
 pub mod ollama;
 pub mod openai;
+pub mod qianfan;
 mod scribe;
 
 /// A provider protocol.
@@ -34,6 +35,8 @@ pub enum Wire {
     Ollama,
     /// Amazon Bedrock's Converse.
     Bedrock,
+    /// Baidu Qianfan's first chat (wenxinworkshop); its second is OpenAI's.
+    Qianfan,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
@@ -45,6 +48,7 @@ pub const WIRES: &[(&str, Wire)] = &[
     ("vertex", Wire::Vertex),
     ("ollama", Wire::Ollama),
     ("bedrock", Wire::Bedrock),
+    ("qianfan", Wire::Qianfan),
 ];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
@@ -209,6 +213,7 @@ impl Wire {
             Self::Vertex => gemini::request(gemini::Door::Vertex, ask),
             Self::Ollama => ollama::request(ask),
             Self::Bedrock => bedrock::request(ask),
+            Self::Qianfan => qianfan::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -220,6 +225,7 @@ impl Wire {
             Self::Gemini | Self::Vertex => gemini::stream(context),
             Self::Ollama => ollama::stream(context),
             Self::Bedrock => bedrock::stream(context),
+            Self::Qianfan => qianfan::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -233,6 +239,7 @@ impl Wire {
             Self::Gemini | Self::Vertex => gemini::whole(body, context),
             Self::Ollama => ollama::whole(body, context),
             Self::Bedrock => bedrock::whole(body, context),
+            Self::Qianfan => qianfan::whole(body, context),
         }
     }
 }
