@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 pub mod anthropic;
 pub mod bedrock;
+pub mod cohere;
 mod edit;
 pub mod gemini;
 mod listen;
@@ -37,6 +38,8 @@ pub enum Wire {
     Bedrock,
     /// Baidu Qianfan's first chat (wenxinworkshop); its second is OpenAI's.
     Qianfan,
+    /// Cohere's second chat.
+    Cohere,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
@@ -49,6 +52,7 @@ pub const WIRES: &[(&str, Wire)] = &[
     ("ollama", Wire::Ollama),
     ("bedrock", Wire::Bedrock),
     ("qianfan", Wire::Qianfan),
+    ("cohere", Wire::Cohere),
 ];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
@@ -214,6 +218,7 @@ impl Wire {
             Self::Ollama => ollama::request(ask),
             Self::Bedrock => bedrock::request(ask),
             Self::Qianfan => qianfan::request(ask),
+            Self::Cohere => cohere::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -226,6 +231,7 @@ impl Wire {
             Self::Ollama => ollama::stream(context),
             Self::Bedrock => bedrock::stream(context),
             Self::Qianfan => qianfan::stream(context),
+            Self::Cohere => cohere::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -240,6 +246,7 @@ impl Wire {
             Self::Ollama => ollama::whole(body, context),
             Self::Bedrock => bedrock::whole(body, context),
             Self::Qianfan => qianfan::whole(body, context),
+            Self::Cohere => cohere::whole(body, context),
         }
     }
 }
