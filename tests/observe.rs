@@ -144,7 +144,8 @@ async fn access_lines_go_to_standard_error_as_json_or_nowhere() {
         let mut weir = Weir::prepare(&alone(), Tables::default(), &[]).await;
         let text = std::fs::read_to_string(weir.config()).unwrap();
         let file = format!("access = \"{}/access.log\"", weir.path().display());
-        std::fs::write(weir.config(), text.replace(&file, &format!("access = \"{access}\""))).unwrap();
+        std::fs::write(weir.config(), text.replace(&file, &format!("access = \"{access}\"")))
+            .unwrap();
         weir.run();
         weir.ready().await;
         assert_eq!(weir.ask(&chat().key("sk-nobody")).await.status(), 401);

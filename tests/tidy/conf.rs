@@ -22,9 +22,10 @@ fn faults(conf: &Path) -> Vec<String> {
             continue;
         }
         let reading = read_with(file, &|_| Some("from-the-environment".into()));
-        included.extend(reading.files);
-        let wrong = reading.result.err().unwrap_or_default();
-        faults.extend(wrong.iter().map(ToString::to_string));
+        match reading.result {
+            Ok(loaded) => included.extend(loaded.files),
+            Err(wrong) => faults.extend(wrong.iter().map(ToString::to_string)),
+        }
     }
     for preset in toml_files(&conf.join("providers")) {
         faults.extend(check_preset(&preset).iter().map(ToString::to_string));
