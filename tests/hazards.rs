@@ -6,8 +6,8 @@ mod streams;
 
 use crate::harness::binary::Tables;
 use crate::harness::{
-    self, Action, Answer, Ask, Client, Gate, Provider, Usage, Weir, answering, chat, fixed, knobs,
-    provider, soon, streamed, toml,
+    self, Action, Answer, Ask, Client, Gate, Usage, Weir, answering, chat, fixed, knobs, provider,
+    soon, streamed, toml,
 };
 use serde_json::{Value, json};
 
@@ -42,8 +42,12 @@ async fn every_way_to_end_has_its_own_outcome() {
         assert_eq!(weir.ask(ask).await.status(), *status, "{outcome}");
         let event = newest(&weir, i + 1).await;
         assert_eq!((event["outcome"].as_str(), &event["status"]), (Some(*outcome), &json!(status)));
-        let seen = weir.metric("weir_requests_total", &[("outcome", outcome)]).await;
-        assert!(seen.is_some_and(|n| n >= 1.0), "{outcome} in metrics: {seen:?}");
+        // The event comes first, the metric after the reply.
+        soon(outcome, async {
+            let labels = [("outcome", *outcome)];
+            while weir.metric("weir_requests_total", &labels).await.is_none_or(|n| n < 1.0) {}
+        })
+        .await;
     }
     let mut client = Client::connect(weir.port).await;
     client.begin(&streamed().say("words=3 stall=2")).await;
@@ -148,7 +152,10 @@ async fn a_provider_that_a_reload_removes_finishes_its_stream() {
     assert!(rest.contains("[DONE]") && end == harness::reply::End::Clean, "{rest}");
     let outcomes: Vec<_> = weir.events(2).await.iter().map(|e| e["outcome"].clone()).collect();
     assert_eq!(outcomes, ["success", "success"]);
-    assert_eq!(weir.metric("weir_in_flight", &[]).await, Some(0.0));
+    soon("an empty house", async {
+        while weir.metric("weir_in_flight", &[]).await != Some(0.0) {}
+    })
+    .await;
 }
 
 /// A request that asks for a stream, for scripts made by hand.
