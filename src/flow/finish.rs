@@ -27,7 +27,11 @@ impl Ticket {
     /// part stands under `wasted`).
     pub fn measure(&self, outcome: Outcome, tap: Option<&mut Tap>) -> Measured {
         let Some(running) = self.running.as_ref().filter(|r| r.sent) else {
-            return Measured { usage: Usage::default(), source: Source::Estimated, cost: Some(NanoUsd(0)) };
+            return Measured {
+                usage: Usage::default(),
+                source: Source::Estimated,
+                cost: Some(NanoUsd(0)),
+            };
         };
         let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
         let estimate = Usage { input: prompt, ..Usage::default() };
@@ -65,7 +69,8 @@ impl Ticket {
         event.usage_source = measured.source;
         event.cost_nano_usd = measured.cost;
         if let Some(running) = self.running.as_ref() {
-            let error = (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
+            let error =
+                (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {
                 provider: running.provider.id.to_string(),
                 model: running.model.to_string(),
@@ -77,7 +82,12 @@ impl Ticket {
         if !self.record.free {
             self.gateway.spool.append(&event);
         }
-        Committed { gateway: self.gateway.clone(), event, arrival: self.arrival.clone(), told: false }
+        Committed {
+            gateway: self.gateway.clone(),
+            event,
+            arrival: self.arrival.clone(),
+            told: false,
+        }
     }
 
     /// The event as far as it is known without the reply's numbers.

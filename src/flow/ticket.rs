@@ -183,7 +183,6 @@ impl Ticket {
     }
 
     /// Rings when the drain time is over.
-    #[must_use]
     pub fn bell(&self) -> tokio::sync::futures::OwnedNotified {
         self.gateway.drain.bell()
     }
@@ -216,7 +215,8 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
-            let ending = Ending { outcome: Outcome::Interrupted, status: 500, error: None, tap: None };
+            let ending =
+                Ending { outcome: Outcome::Interrupted, status: 500, error: None, tap: None };
             drop(self.write(ending));
         }
     }

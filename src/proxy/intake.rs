@@ -104,7 +104,11 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 ///
 /// # Errors
 /// The client is gone; there is nobody to answer.
-pub async fn take(session: &mut Session, ticket: &mut Ticket, endpoint: &Endpoint) -> Result<Taken> {
+pub async fn take(
+    session: &mut Session,
+    ticket: &mut Ticket,
+    endpoint: &Endpoint,
+) -> Result<Taken> {
     match endpoint.kind {
         Kind::Health => return local(ticket, r#"{"status":"ok"}"#.into()),
         Kind::Ready => return ready(ticket),
@@ -184,7 +188,8 @@ async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes
     let mut buffer = BytesMut::new();
     loop {
         let Ok(read) = tokio::time::timeout(server.body, session.read_request_body()).await else {
-            let refused = ApiError::new(Code::InvalidRequest, "the request body did not come in time");
+            let refused =
+                ApiError::new(Code::InvalidRequest, "the request body did not come in time");
             return Ok(Err(ApiError { status: 408, ..refused }));
         };
         let Some(piece) = read? else { break };

@@ -58,8 +58,16 @@ enum Replying {
         /// Its first event has come.
         begun: bool,
     },
-    Whole { pieces: Vec<Bytes>, size: usize },
-    Error { status: u16, headers: HeaderMap, pieces: Vec<Bytes>, size: usize },
+    Whole {
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
+    Error {
+        status: u16,
+        headers: HeaderMap,
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
     /// All that matters has been read.
     Over,
 }
@@ -200,7 +208,12 @@ impl Exchange {
     ///
     /// # Errors
     /// The try has failed and nothing of this batch may be written.
-    pub fn relay(&mut self, tasks: Vec<HttpTask>, clock: &Clock, out: &mut Vec<HttpTask>) -> Result<Turn> {
+    pub fn relay(
+        &mut self,
+        tasks: Vec<HttpTask>,
+        clock: &Clock,
+        out: &mut Vec<HttpTask>,
+    ) -> Result<Turn> {
         let mut batch = Batch { now: Instant::now(), header: None, body: Vec::new(), end: false };
         let mut turn = Turn::On;
         for task in tasks {
@@ -222,13 +235,20 @@ impl Exchange {
         Ok(turn)
     }
 
-    fn header(&mut self, header: &ResponseHeader, end: bool, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
+    fn header(
+        &mut self,
+        header: &ResponseHeader,
+        end: bool,
+        clock: &Clock,
+        batch: &mut Batch,
+    ) -> Result<Turn> {
         if header.status.is_informational() {
             return Ok(Turn::On);
         }
         let status = header.status.as_u16();
         let stream = self.is_streaming();
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone()) else {
+        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone())
+        else {
             return Ok(Turn::On);
         };
         ticket.replied(status);
@@ -291,7 +311,11 @@ impl Exchange {
                     clock.disarm();
                     return Ok(if clean { Turn::On } else { Turn::End });
                 }
-                if turn == Turn::End { Ok(turn) } else { self.fail(Fault::Invalid, &no_end(), batch) }
+                if turn == Turn::End {
+                    Ok(turn)
+                } else {
+                    self.fail(Fault::Invalid, &no_end(), batch)
+                }
             }
             Replying::Whole { pieces, .. } => {
                 batch.end = true;
@@ -302,7 +326,9 @@ impl Exchange {
                 let (fault, failure) = read_error(status, &headers, &pieces.concat());
                 self.fail(fault, &failure, batch)
             }
-            Replying::Waiting => self.fail(Fault::Invalid, &invalid("an answer without a header"), batch),
+            Replying::Waiting => {
+                self.fail(Fault::Invalid, &invalid("an answer without a header"), batch)
+            }
             Replying::Over => {
                 batch.end = true;
                 Ok(Turn::On)
@@ -393,7 +419,8 @@ impl Exchange {
     }
 
     fn whole(&mut self, pieces: &[Bytes], batch: &mut Batch) -> Result<Turn> {
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take()) else {
+        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take())
+        else {
             return Ok(Turn::End);
         };
         let body = match pieces {
