@@ -47,7 +47,8 @@ async fn only_the_token_opens_the_api_and_probes_need_none() {
     assert_eq!(with("Bearer admin-secre").await, 401);
     assert_eq!(with(&format!("Basic {TOKEN}")).await, 401);
     assert_eq!(with(&format!("bearer {TOKEN}")).await, 200);
-    let client = Ask::raw("POST", "/admin/v1/drain", Bytes::new()).with("authorization", "Bearer sk-test");
+    let client = Ask::raw("POST", "/admin/v1/drain", Bytes::new());
+    let client = client.with("authorization", "Bearer sk-test");
     let refused = Client::connect(weir.admin).await.ask(&client).await;
     assert_eq!(refused.status(), 401, "a client's key is no admin token");
 }

@@ -334,10 +334,8 @@ async fn a_hash_made_by_the_command_opens() {
     let out = child.wait_with_output().unwrap();
     let hash = String::from_utf8(out.stdout).unwrap();
     let far = answering(Answer::default()).await;
-    let config = toml::simple(&far).replace(
-        &format!("secret = \"{KEY}\""),
-        &format!("hash = \"{}\"", hash.trim()),
-    );
+    let config = toml::simple(&far)
+        .replace(&format!("secret = \"{KEY}\""), &format!("hash = \"{}\"", hash.trim()));
     let weir = Weir::start(&config).await;
     assert_eq!(weir.ask(&chat()).await.status(), 200);
 }
