@@ -5,7 +5,7 @@
 #[allow(dead_code, unused_imports)] // a kit of tools: which of them an area uses is its own matter
 mod harness;
 
-// mod admin;
+mod admin;
 // mod chat;
 mod clients;
 // mod config;
@@ -13,9 +13,9 @@ mod clients;
 // mod errors;
 // mod failover;
 // mod ledger;
-// mod lifecycle;
+mod lifecycle;
 // mod metering;
-// mod observe;
+mod observe;
 // mod session;
 // mod stream;
 mod tidy;

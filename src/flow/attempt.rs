@@ -30,7 +30,11 @@ impl Ticket {
     ///
     /// # Errors
     /// What the caller is told when there is nobody to ask, or the provider cannot be asked this.
-    pub fn attempt(&mut self, now: Instant, random: impl FnOnce(u64) -> u64) -> Result<Attempt, ApiError> {
+    pub fn attempt(
+        &mut self,
+        now: Instant,
+        random: impl FnOnce(u64) -> u64,
+    ) -> Result<Attempt, ApiError> {
         let Some(admission) = self.admission.as_mut() else {
             return Err(ApiError::new(Code::Internal, "a try without an admission"));
         };
@@ -139,7 +143,9 @@ impl Ticket {
             fault,
             Fault::ResetBeforeHeaders | Fault::FirstToken | Fault::Reply | Fault::Invalid
         );
-        let Some(price) = running.price.as_ref().filter(|_| billed && running.sent) else { return 0 };
+        let Some(price) = running.price.as_ref().filter(|_| billed && running.sent) else {
+            return 0;
+        };
         let counted = Usage { input: admission.prompt_tokens, ..Usage::default() };
         let usage = tap.map_or(counted, |tap| {
             let output = tap.counter.total();

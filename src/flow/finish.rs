@@ -27,13 +27,23 @@ impl Ticket {
     /// part stands under `wasted`).
     pub fn measure(&self, outcome: Outcome, tap: Option<&mut Tap>) -> Measured {
         let Some(running) = self.running.as_ref().filter(|r| r.sent) else {
-            return Measured { usage: Usage::default(), source: Source::Estimated, cost: Some(NanoUsd(0)) };
+            return Measured {
+                usage: Usage::default(),
+                source: Source::Estimated,
+                cost: Some(NanoUsd(0)),
+            };
         };
         let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
         let estimate = Usage { input: prompt, ..Usage::default() };
         let (usage, source) = match tap {
             Some(tap) => match tap.usage {
-                Some(usage) => (usage, Source::Provider),
+                Some(usage) if outcome == Outcome::Success => (usage, Source::Provider),
+                // The answer was cut: the provider's last word on the prompt stands, and what it
+                // had said of its output is not less than what we saw pass.
+                Some(usage) => {
+                    let output = usage.output.max(tap.counter.total());
+                    (Usage { output, ..usage }, tap.counter.source())
+                }
                 None => {
                     let (output, reasoning) = (tap.counter.total(), tap.counter.reasoning());
                     (Usage { output, reasoning, ..estimate }, tap.counter.source())
@@ -59,7 +69,8 @@ impl Ticket {
         event.usage_source = measured.source;
         event.cost_nano_usd = measured.cost;
         if let Some(running) = self.running.as_ref() {
-            let error = (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
+            let error =
+                (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {
                 provider: running.provider.id.to_string(),
                 model: running.model.to_string(),
@@ -71,7 +82,12 @@ impl Ticket {
         if !self.record.free {
             self.gateway.spool.append(&event);
         }
-        Committed { gateway: self.gateway.clone(), event, arrival: self.arrival.clone(), told: false }
+        Committed {
+            gateway: self.gateway.clone(),
+            event,
+            arrival: self.arrival.clone(),
+            told: false,
+        }
     }
 
     /// The event as far as it is known without the reply's numbers.

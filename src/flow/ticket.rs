@@ -176,14 +176,13 @@ impl Ticket {
         self.gateway.in_flight() > self.snapshot.server.max_requests
     }
 
-    /// Why the process should get no new work; empty when it should.
+    /// Whether traffic should be sent to this process.
     #[must_use]
-    pub fn not_ready(&self) -> Vec<&'static str> {
-        self.gateway.not_ready()
+    pub fn health(&self) -> crate::observe::Health {
+        self.gateway.health()
     }
 
     /// Rings when the drain time is over.
-    #[must_use]
     pub fn bell(&self) -> tokio::sync::futures::OwnedNotified {
         self.gateway.drain.bell()
     }
@@ -192,6 +191,12 @@ impl Ticket {
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.running.as_ref().and_then(|r| r.provider.timeouts.idle)
+    }
+
+    /// The running provider's wait for the first content.
+    #[must_use]
+    pub fn first_token(&self) -> Option<Duration> {
+        self.running.as_ref().and_then(|r| r.provider.timeouts.first_token)
     }
 
     /// Adds the time since `since` to what is our own.
@@ -210,7 +215,8 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
-            let ending = Ending { outcome: Outcome::Interrupted, status: 500, error: None, tap: None };
+            let ending =
+                Ending { outcome: Outcome::Interrupted, status: 500, error: None, tap: None };
             drop(self.write(ending));
         }
     }

@@ -52,9 +52,22 @@ enum Sent {
 enum Replying {
     /// No header yet.
     Waiting,
-    Stream { filter: Box<dyn Reply>, prelude: Vec<Bytes> },
-    Whole { pieces: Vec<Bytes>, size: usize },
-    Error { status: u16, headers: HeaderMap, pieces: Vec<Bytes>, size: usize },
+    Stream {
+        filter: Box<dyn Reply>,
+        prelude: Vec<Bytes>,
+        /// Its first event has come.
+        begun: bool,
+    },
+    Whole {
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
+    Error {
+        status: u16,
+        headers: HeaderMap,
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
     /// All that matters has been read.
     Over,
 }
@@ -195,7 +208,12 @@ impl Exchange {
     ///
     /// # Errors
     /// The try has failed and nothing of this batch may be written.
-    pub fn relay(&mut self, tasks: Vec<HttpTask>, clock: &Clock, out: &mut Vec<HttpTask>) -> Result<Turn> {
+    pub fn relay(
+        &mut self,
+        tasks: Vec<HttpTask>,
+        clock: &Clock,
+        out: &mut Vec<HttpTask>,
+    ) -> Result<Turn> {
         let mut batch = Batch { now: Instant::now(), header: None, body: Vec::new(), end: false };
         let mut turn = Turn::On;
         for task in tasks {
@@ -217,13 +235,20 @@ impl Exchange {
         Ok(turn)
     }
 
-    fn header(&mut self, header: &ResponseHeader, end: bool, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
+    fn header(
+        &mut self,
+        header: &ResponseHeader,
+        end: bool,
+        clock: &Clock,
+        batch: &mut Batch,
+    ) -> Result<Turn> {
         if header.status.is_informational() {
             return Ok(Turn::On);
         }
         let status = header.status.as_u16();
         let stream = self.is_streaming();
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone()) else {
+        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone())
+        else {
             return Ok(Turn::On);
         };
         ticket.replied(status);
@@ -232,7 +257,7 @@ impl Exchange {
             let headers = header.headers.clone();
             Replying::Error { status, headers, pieces: Vec::new(), size: 0 }
         } else if stream {
-            Replying::Stream { filter: wire.stream(context), prelude: Vec::new() }
+            Replying::Stream { filter: wire.stream(context), prelude: Vec::new(), begun: false }
         } else {
             Replying::Whole { pieces: Vec::new(), size: 0 }
         };
@@ -276,17 +301,21 @@ impl Exchange {
     fn end(&mut self, clean: bool, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
         clock.disarm();
         match std::mem::replace(&mut self.replying, Replying::Over) {
-            Replying::Stream { mut filter, prelude } => {
+            Replying::Stream { mut filter, prelude, begun } => {
                 let mut step = Step::default();
                 filter.finish(clean, &mut step);
-                self.replying = Replying::Stream { filter, prelude };
+                self.replying = Replying::Stream { filter, prelude, begun };
                 let turn = self.step(step, clock, batch)?;
                 batch.end = true;
                 if self.is_committed() {
                     clock.disarm();
                     return Ok(if clean { Turn::On } else { Turn::End });
                 }
-                if turn == Turn::End { Ok(turn) } else { self.fail(Fault::Invalid, &no_end(), batch) }
+                if turn == Turn::End {
+                    Ok(turn)
+                } else {
+                    self.fail(Fault::Invalid, &no_end(), batch)
+                }
             }
             Replying::Whole { pieces, .. } => {
                 batch.end = true;
@@ -297,7 +326,9 @@ impl Exchange {
                 let (fault, failure) = read_error(status, &headers, &pieces.concat());
                 self.fail(fault, &failure, batch)
             }
-            Replying::Waiting => self.fail(Fault::Invalid, &invalid("an answer without a header"), batch),
+            Replying::Waiting => {
+                self.fail(Fault::Invalid, &invalid("an answer without a header"), batch)
+            }
             Replying::Over => {
                 batch.end = true;
                 Ok(Turn::On)
@@ -339,9 +370,18 @@ impl Exchange {
 
     /// What a stream's filter made of the provider's bytes.
     fn step(&mut self, step: Step, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
-        let Replying::Stream { prelude, .. } = &mut self.replying else { return Ok(Turn::On) };
+        let Replying::Stream { prelude, begun, .. } = &mut self.replying else {
+            return Ok(Turn::On);
+        };
         let failed = matches!(step.end, Some(End::Failed(_)));
         if self.sent < Sent::Content && (!step.started || (failed && !step.alive)) {
+            // The first event of an answer shows that it has begun: its first token gets the
+            // whole wait once more from here. Comments show nothing.
+            if !*begun && step.out.iter().any(|b| b.starts_with(b"data:")) {
+                *begun = true;
+                let wait = self.ticket.as_ref().and_then(Ticket::first_token);
+                clock.arm(Timer::FirstToken, batch.now, wait);
+            }
             prelude.extend(step.out);
         } else if !step.out.is_empty() || step.started {
             self.release(step.out, clock, batch)?;
@@ -379,7 +419,8 @@ impl Exchange {
     }
 
     fn whole(&mut self, pieces: &[Bytes], batch: &mut Batch) -> Result<Turn> {
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take()) else {
+        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take())
+        else {
             return Ok(Turn::End);
         };
         let body = match pieces {

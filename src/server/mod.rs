@@ -127,10 +127,11 @@ fn start(ready: Ready, options: Options) -> u8 {
     let admin_address = admin.local_addr().ok();
     admin::spawn(gateway.clone(), hands, admin, metrics);
     let (close, closing) = tokio::sync::watch::channel(false);
-    let server = serve::build(&gateway, &shared, &claims);
+    let (server, resolver) = serve::build(&gateway, &shared, &claims);
     let parts = control::Parts {
         gateway,
         shared,
+        resolver,
         claims,
         admin: admin_address,
         banner: options.banner,
