@@ -228,7 +228,8 @@ impl Families {
             registry.register(Box::new(made.clone()))?;
             prometheus::Result::Ok(made)
         };
-        let overhead = HistogramOpts::new("weir_overhead_seconds", "Our own time up to the header.");
+        let help = "Our own time up to the header.";
+        let overhead = HistogramOpts::new("weir_overhead_seconds", help);
         let overhead = Histogram::with_opts(overhead.buckets(OVERHEAD.to_vec()))?;
         registry.register(Box::new(overhead.clone()))?;
         Ok(Self {
@@ -246,7 +247,7 @@ impl Families {
             )?,
             tokens: counters(
                 "weir_tokens_total",
-                "Tokens; input, cached and cache_write make the prompt, reasoning is part of output.",
+                "Tokens: input, cached, cache_write (the prompt), output (with reasoning).",
                 &["model", "provider", "team", "type"],
             )?,
             cost: counters(COST, "Cost in US dollars.", &["model", "provider", "team"])?,
@@ -304,7 +305,7 @@ impl GaugeFamilies {
     }
 
     fn read(&self, facts: &Gauges) {
-        let set = |gauge: &IntGauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let set = |gauge: &IntGauge, to: u64| gauge.set(i64::try_from(to).unwrap_or(i64::MAX));
         set(&self.in_flight, facts.in_flight);
         set(&self.connections, facts.open_connections);
         set(&self.store_up, u64::from(facts.store_up));
@@ -318,6 +319,7 @@ impl GaugeFamilies {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
@@ -349,8 +351,8 @@ mod tests {
     fn labels(text: &str, name: &str, label: &str) -> BTreeSet<String> {
         let start = format!("{label}=\"");
         let named = text.lines().filter(|l| l.starts_with(&format!("{name}{{")));
-        let found = named.filter_map(|l| Some(l.split_once(&start)?.1.split_once('"')?.0.to_owned()));
-        found.collect()
+        let value = |l: &str| Some(l.split_once(&start)?.1.split_once('"')?.0.to_owned());
+        named.filter_map(value).collect()
     }
 
     #[test]
@@ -363,7 +365,7 @@ mod tests {
         let check = |name: &str, labels: &[&str], want: f64| {
             assert_eq!(value(&text, name, labels), Some(want), "{name} {labels:?} in\n{text}");
         };
-        let all = ["endpoint=\"chat\"", "model=\"gpt-4o\"", "team=\"search\"", "outcome=\"success\""];
+        let all = ["endpoint=\"chat\"", "model=\"gpt-4o\"", "team=\"search\""];
         check("weir_requests_total", &all, 2.0);
         check("weir_tokens_total", &["type=\"input\""], 20.0);
         check("weir_tokens_total", &["type=\"cached\""], 4.0);

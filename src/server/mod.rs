@@ -82,7 +82,8 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
     for warning in &loaded.warnings {
         log::warn!("{warning}");
     }
-    let claims = snapshot.server.listen.iter().map(|a| Claim::client(a)).collect::<Result<_, _>>()?;
+    let claims =
+        snapshot.server.listen.iter().map(|a| Claim::client(a)).collect::<Result<_, _>>()?;
     let admin = listen::bind(&snapshot.admin.listen)?;
     let metrics = snapshot.admin.metrics_listen.as_deref().map(listen::bind).transpose()?;
     let spool_dir = snapshot.store.spool.clone();
