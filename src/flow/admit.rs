@@ -64,6 +64,9 @@ impl Ticket {
         let Some(key) = self.key.clone() else {
             return Err(ApiError::new(Code::InvalidApiKey, "no API key"));
         };
+        if key.end_users {
+            self.record.end_user = super::user::end_user(self.arrival.user.as_deref(), &peek);
+        }
         let asked = key.aliases.get(named).unwrap_or(named).clone();
         let model = self.model(&key, &asked)?;
         let mut plan = Plan::new(&model, &asked, random);

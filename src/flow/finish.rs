@@ -106,7 +106,7 @@ impl Ticket {
             team: key.and_then(|k| k.team.as_ref().map(ToString::to_string)),
             department: key.and_then(|k| k.department.as_ref().map(ToString::to_string)),
             user: key.and_then(|k| k.user.as_ref().map(ToString::to_string)),
-            end_user: None,
+            end_user: record.end_user.clone(),
             tags: key.map(|k| k.tags.clone()).unwrap_or_default(),
             task_type: arrival.task_type.clone(),
             budget_tier: arrival.budget_tier.clone(),

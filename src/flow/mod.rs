@@ -7,6 +7,7 @@ pub mod drain;
 pub mod finish;
 mod tell;
 pub mod ticket;
+mod user;
 
 pub use attempt::Attempt;
 pub use budget::{ByteBudget, Held};

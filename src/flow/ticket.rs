@@ -41,6 +41,8 @@ pub struct Arrival {
     pub task_type: Option<String>,
     /// `x-weir-budget-tier`.
     pub budget_tier: Option<String>,
+    /// `x-weir-user`.
+    pub user: Option<String>,
 }
 
 /// A request after admission: what it asks, and where it may go.
@@ -80,6 +82,8 @@ pub struct Running {
 /// What a request has come to so far; its event is made of it.
 #[derive(Debug, Default)]
 pub struct Record {
+    /// Whom the caller speaks for, where its key may say so.
+    pub end_user: Option<String>,
     /// What was asked, before aliases.
     pub requested_model: Option<String>,
     /// A stream was asked for.

@@ -50,6 +50,7 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         agent: text("user-agent").unwrap_or("").chars().take(AGENT_MAX).collect(),
         task_type: text("x-weir-task-type").map(str::to_owned),
         budget_tier: text("x-weir-budget-tier").map(str::to_owned),
+        user: text("x-weir-user").map(str::to_owned),
     }
 }
 
