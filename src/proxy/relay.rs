@@ -18,7 +18,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
 use std::time::{Duration, Instant};
-use weir_filters::error::{ApiError, Class, Failure, classify};
+use weir_filters::error::{ApiError, Class, Code, Failure, classify};
 use weir_filters::wire::{End, Reply, ReplyContext, Step, Wire};
 
 /// An error body beyond this is not read: no message is longer.
@@ -352,7 +352,9 @@ impl Exchange {
             _ => None,
         };
         let next = ticket.failed(fault, failure, now, tap);
-        let error = ApiError::from_failure(failure, ticket.record.targets_failed);
+        let mut error = ApiError::from_failure(failure, ticket.record.targets_failed);
+        // A 200 has most likely been billed, and another one would be too.
+        error.retry &= error.code != Code::UpstreamError || fault != Fault::Invalid;
         self.outcome = outcome_of(failure, &error);
         self.error = Some(error);
         next
@@ -384,12 +386,12 @@ impl Exchange {
             }
             prelude.extend(step.out);
         } else if !step.out.is_empty() || step.started {
-            self.release(step.out, clock, batch)?;
+            self.release(step.out, step.alive, clock, batch)?;
         }
         match step.end {
             None => Ok(Turn::On),
             Some(End::Complete { tail }) => {
-                self.release(vec![tail], clock, batch)?;
+                self.release(vec![tail], false, clock, batch)?;
                 self.commit(Outcome::Success, 200, None);
                 clock.stop();
                 clock.arm(Timer::Linger, batch.now, Some(LINGER));
@@ -399,8 +401,15 @@ impl Exchange {
         }
     }
 
-    /// Content may go: the header and what was held back go before it.
-    fn release(&mut self, out: Vec<Bytes>, clock: &Clock, batch: &mut Batch) -> Result<()> {
+    /// Content may go: the header and what was held back go before it. Only what is `alive` starts
+    /// the idle wait anew: a provider that sends comments for ever says nothing.
+    fn release(
+        &mut self,
+        out: Vec<Bytes>,
+        mut alive: bool,
+        clock: &Clock,
+        batch: &mut Batch,
+    ) -> Result<()> {
         let Some(ticket) = self.ticket.as_mut() else { return Ok(()) };
         if self.sent < Sent::Content {
             ticket.first_content(batch.now);
@@ -409,11 +418,14 @@ impl Exchange {
                 batch.header = Some(answer::stream_header(ticket, self.close_delimited)?);
             }
             self.sent = Sent::Content;
+            alive = true;
             if let Replying::Stream { prelude, .. } = &mut self.replying {
                 batch.body.append(prelude);
             }
         }
-        clock.arm(Timer::Idle, batch.now, ticket.idle());
+        if alive {
+            clock.arm(Timer::Idle, batch.now, ticket.idle());
+        }
         batch.body.extend(out);
         Ok(())
     }

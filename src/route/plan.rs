@@ -106,7 +106,9 @@ impl Plan {
             let most = doubled.min(retry.max_backoff);
             let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
             let wait = Duration::from_millis(jitter(most));
-            return Next::Again(wait.max(asked.unwrap_or_default()));
+            // On top of what was asked: callers that were turned away together must not come back
+            // together.
+            return Next::Again(wait.saturating_add(asked.unwrap_or_default()));
         }
         let failover = &provider.failover;
         let young = failover.max_elapsed.is_none_or(|most| elapsed < most);
