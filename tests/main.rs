@@ -10,6 +10,7 @@ mod admin;
 mod clients;
 mod config;
 // mod crash;
+mod demo;
 // mod errors;
 mod failover;
 mod hazards;
