@@ -14,7 +14,7 @@ mod clients;
 mod failover;
 // mod ledger;
 // mod lifecycle;
-// mod metering;
+mod metering;
 // mod observe;
 // mod session;
 // mod stream;
