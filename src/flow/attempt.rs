@@ -151,7 +151,9 @@ impl Ticket {
         tap: Option<&mut Tap>,
     ) -> Next {
         let elapsed = now.saturating_duration_since(self.arrival.at);
-        self.record.wasted = self.record.wasted.saturating_add(self.wasted_by(fault, tap));
+        if self.may_be_billed(fault) {
+            self.record.wasted = self.record.wasted.saturating_add(self.wasted_by(tap));
+        }
         let Some(mut running) = self.running.take() else { return Next::Stop };
         self.record.failure = Some(failure.clone());
         self.record.attempts.push(Tried {
@@ -176,18 +178,26 @@ impl Ticket {
         if rests && other_key(&mut admission.plan, fault, elapsed, now) {
             return Next::Again(Duration::ZERO);
         }
-        admission.plan.failed(fault, elapsed, failure.retry_after, |most| fastrand::u64(0..=most))
+        let asked = match failure.class {
+            // Above the limit in one request: no wait of ours is long enough.
+            Class::RateHopeless => Some(Duration::MAX),
+            _ => failure.retry_after,
+        };
+        admission.plan.failed(fault, elapsed, asked, |most| fastrand::u64(0..=most))
     }
 
-    /// What a failed try may have been billed: nothing when it never got out or was turned away
-    /// with a status, else its prompt and what it had generated.
-    fn wasted_by(&self, fault: Fault, tap: Option<&mut Tap>) -> u64 {
-        let (Some(running), Some(admission)) = (&self.running, &self.admission) else { return 0 };
-        let billed = matches!(
+    /// A failed try costs nothing when it never got out, or was turned away with a status.
+    fn may_be_billed(&self, fault: Fault) -> bool {
+        let worked = matches!(
             fault,
             Fault::ResetBeforeHeaders | Fault::FirstToken | Fault::Reply | Fault::Invalid
         );
-        let Some(price) = running.price.as_ref().filter(|_| billed && running.sent) else { return 0 };
+        worked && self.running.as_ref().is_some_and(|r| r.sent)
+    }
+
+    /// What a billed try may have cost: its prompt and what it had generated.
+    fn wasted_by(&self, tap: Option<&mut Tap>) -> u64 {
+        let (Some(price), Some(admission)) = (self.price(), &self.admission) else { return 0 };
         let counted = Usage { input: admission.prompt_tokens, ..Usage::default() };
         let usage = tap.map_or(counted, |tap| {
             let output = tap.counter.total();

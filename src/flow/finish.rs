@@ -28,7 +28,11 @@ impl Ticket {
     /// part stands under `wasted`).
     pub fn measure(&self, outcome: Outcome, tap: Option<&mut Tap>) -> Measured {
         let Some(running) = self.running.as_ref().filter(|r| r.sent) else {
-            return Measured { usage: Usage::default(), source: Source::Estimated, cost: Some(NanoUsd(0)) };
+            return Measured {
+                usage: Usage::default(),
+                source: Source::Estimated,
+                cost: Some(NanoUsd(0)),
+            };
         };
         let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
         let estimate = Usage { input: prompt, ..Usage::default() };
@@ -69,7 +73,8 @@ impl Ticket {
             if let Some(pass) = running.pass.take() {
                 pass.settle(judge(&ending), Instant::now());
             }
-            let error = (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
+            let error =
+                (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {
                 provider: running.provider.id.to_string(),
                 model: running.model.to_string(),
@@ -81,7 +86,12 @@ impl Ticket {
         if !self.record.free {
             self.gateway.spool.append(&event);
         }
-        Committed { gateway: self.gateway.clone(), event, arrival: self.arrival.clone(), told: false }
+        Committed {
+            gateway: self.gateway.clone(),
+            event,
+            arrival: self.arrival.clone(),
+            told: false,
+        }
     }
 
     /// The event as far as it is known without the reply's numbers.
@@ -100,7 +110,7 @@ impl Ticket {
             team: key.and_then(|k| k.team.as_ref().map(ToString::to_string)),
             department: key.and_then(|k| k.department.as_ref().map(ToString::to_string)),
             user: key.and_then(|k| k.user.as_ref().map(ToString::to_string)),
-            end_user: None,
+            end_user: record.end_user.clone(),
             tags: key.map(|k| k.tags.clone()).unwrap_or_default(),
             task_type: arrival.task_type.clone(),
             budget_tier: arrival.budget_tier.clone(),

@@ -5,9 +5,11 @@ pub mod attempt;
 pub mod budget;
 pub mod drain;
 pub mod finish;
+mod gauges;
 mod nobody;
 mod tell;
 pub mod ticket;
+mod user;
 
 pub use attempt::{Attempt, Step};
 pub use budget::{ByteBudget, Held};
@@ -51,7 +53,7 @@ impl Gateway {
     pub fn new(snapshot: Snapshot, spool: Spool, metrics: Metrics, access: AccessLog) -> Arc<Self> {
         let registry = Registry::default();
         registry.adopt(&snapshot.routes, Instant::now());
-        Arc::new(Self {
+        let gateway = Arc::new(Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             spool,
             metrics,
@@ -60,7 +62,9 @@ impl Gateway {
             bodies: Arc::default(),
             registry,
             in_flight: AtomicUsize::new(0),
-        })
+        });
+        gauges::watch(&gateway);
+        gateway
     }
     /// Puts a new snapshot in force. Requests under the old one keep it to their end.
     pub fn swap(&self, snapshot: Snapshot) {

@@ -42,6 +42,8 @@ pub struct Arrival {
     pub task_type: Option<String>,
     /// `x-weir-budget-tier`.
     pub budget_tier: Option<String>,
+    /// `x-weir-user`.
+    pub user: Option<String>,
 }
 
 /// A request after admission: what it asks, and where it may go.
@@ -85,6 +87,8 @@ pub struct Running {
 /// What a request has come to so far; its event is made of it.
 #[derive(Debug, Default)]
 pub struct Record {
+    /// Whom the caller speaks for, where its key may say so.
+    pub end_user: Option<String>,
     /// What was asked, before aliases.
     pub requested_model: Option<String>,
     /// A stream was asked for.
@@ -190,7 +194,6 @@ impl Ticket {
     }
 
     /// Rings when the drain time is over.
-    #[must_use]
     pub fn bell(&self) -> tokio::sync::futures::OwnedNotified {
         self.gateway.drain.bell()
     }
@@ -223,7 +226,8 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
-            let ending = Ending { outcome: Outcome::Interrupted, status: 500, error: None, tap: None };
+            let ending =
+                Ending { outcome: Outcome::Interrupted, status: 500, error: None, tap: None };
             drop(self.write(ending));
         }
     }

@@ -50,6 +50,7 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         agent: text("user-agent").unwrap_or("").chars().take(AGENT_MAX).collect(),
         task_type: text("x-weir-task-type").map(str::to_owned),
         budget_tier: text("x-weir-budget-tier").map(str::to_owned),
+        user: text("x-weir-user").map(str::to_owned),
     }
 }
 
@@ -104,7 +105,11 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 ///
 /// # Errors
 /// The client is gone; there is nobody to answer.
-pub async fn take(session: &mut Session, ticket: &mut Ticket, endpoint: &Endpoint) -> Result<Taken> {
+pub async fn take(
+    session: &mut Session,
+    ticket: &mut Ticket,
+    endpoint: &Endpoint,
+) -> Result<Taken> {
     match endpoint.kind {
         Kind::Health => return local(ticket, r#"{"status":"ok"}"#.into()),
         Kind::Ready => return ready(ticket),
@@ -184,7 +189,8 @@ async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes
     let mut buffer = BytesMut::new();
     loop {
         let Ok(read) = tokio::time::timeout(server.body, session.read_request_body()).await else {
-            let refused = ApiError::new(Code::InvalidRequest, "the request body did not come in time");
+            let refused =
+                ApiError::new(Code::InvalidRequest, "the request body did not come in time");
             return Ok(Err(ApiError { status: 408, ..refused }));
         };
         let Some(piece) = read? else { break };

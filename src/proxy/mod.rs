@@ -65,7 +65,13 @@ impl Proxy {
     }
 
     /// Answers a request that goes nowhere.
-    async fn answer(&self, session: &mut Session, c: &mut Context, ticket: Ticket, taken: Taken) -> Result<bool> {
+    async fn answer(
+        &self,
+        session: &mut Session,
+        c: &mut Context,
+        ticket: Ticket,
+        taken: Taken,
+    ) -> Result<bool> {
         let (header, body, ending) = match &taken {
             Taken::Local(header, body) => {
                 let status = header.status.as_u16();
@@ -172,7 +178,8 @@ impl ProxyHttp for Proxy {
     }
 
     async fn request_filter(&self, session: &mut Session, c: &mut Context) -> Result<bool> {
-        let endpoint = Endpoint::find(&session.req_header().method, session.req_header().uri.path());
+        let endpoint =
+            Endpoint::find(&session.req_header().method, session.req_header().uri.path());
         let mut ticket = Ticket::new(&self.gateway, intake::arrival(session, &endpoint, c.arrived));
         ticket.record.free = !endpoint.is_metered();
         let old = session.req_header().version == http::Version::HTTP_10;
@@ -292,7 +299,12 @@ impl ProxyHttp for Proxy {
         error
     }
 
-    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, c: &mut Context) -> FailToProxy {
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        c: &mut Context,
+    ) -> FailToProxy {
         let Some(control) = c.control.as_ref() else {
             return FailToProxy { error_code: 0, can_reuse_downstream: false };
         };

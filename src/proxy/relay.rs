@@ -18,7 +18,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
 use std::time::{Duration, Instant};
-use weir_filters::error::{ApiError, Class, Failure, classify};
+use weir_filters::error::{ApiError, Class, Code, Failure, classify};
 use weir_filters::wire::{End, Reply, ReplyContext, Step, Wire};
 
 /// An error body beyond this is not read: no message is longer.
@@ -58,8 +58,16 @@ enum Replying {
         /// Its first event has come.
         begun: bool,
     },
-    Whole { pieces: Vec<Bytes>, size: usize },
-    Error { status: u16, headers: HeaderMap, pieces: Vec<Bytes>, size: usize },
+    Whole {
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
+    Error {
+        status: u16,
+        headers: HeaderMap,
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
     /// All that matters has been read.
     Over,
 }
@@ -208,7 +216,12 @@ impl Exchange {
     ///
     /// # Errors
     /// The try has failed and nothing of this batch may be written.
-    pub fn relay(&mut self, tasks: Vec<HttpTask>, clock: &Clock, out: &mut Vec<HttpTask>) -> Result<Turn> {
+    pub fn relay(
+        &mut self,
+        tasks: Vec<HttpTask>,
+        clock: &Clock,
+        out: &mut Vec<HttpTask>,
+    ) -> Result<Turn> {
         let mut batch = Batch { now: Instant::now(), header: None, body: Vec::new(), end: false };
         let mut turn = Turn::On;
         for task in tasks {
@@ -230,13 +243,20 @@ impl Exchange {
         Ok(turn)
     }
 
-    fn header(&mut self, header: &ResponseHeader, end: bool, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
+    fn header(
+        &mut self,
+        header: &ResponseHeader,
+        end: bool,
+        clock: &Clock,
+        batch: &mut Batch,
+    ) -> Result<Turn> {
         if header.status.is_informational() {
             return Ok(Turn::On);
         }
         let status = header.status.as_u16();
         let stream = self.is_streaming();
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone()) else {
+        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone())
+        else {
             return Ok(Turn::On);
         };
         ticket.replied(status);
@@ -299,7 +319,11 @@ impl Exchange {
                     clock.disarm();
                     return Ok(if clean { Turn::On } else { Turn::End });
                 }
-                if turn == Turn::End { Ok(turn) } else { self.fail(Fault::Invalid, &no_end(), batch) }
+                if turn == Turn::End {
+                    Ok(turn)
+                } else {
+                    self.fail(Fault::Invalid, &no_end(), batch)
+                }
             }
             Replying::Whole { pieces, .. } => {
                 batch.end = true;
@@ -310,7 +334,9 @@ impl Exchange {
                 let (fault, failure) = read_error(status, &headers, &pieces.concat());
                 self.fail(fault, &failure, batch)
             }
-            Replying::Waiting => self.fail(Fault::Invalid, &invalid("an answer without a header"), batch),
+            Replying::Waiting => {
+                self.fail(Fault::Invalid, &invalid("an answer without a header"), batch)
+            }
             Replying::Over => {
                 batch.end = true;
                 Ok(Turn::On)
@@ -334,7 +360,9 @@ impl Exchange {
             _ => None,
         };
         let next = ticket.failed(fault, failure, now, tap);
-        let error = ApiError::from_failure(failure, ticket.record.targets_failed);
+        let mut error = ApiError::from_failure(failure, ticket.record.targets_failed);
+        // A 200 has most likely been billed, and another one would be too.
+        error.retry &= error.code != Code::UpstreamError || fault != Fault::Invalid;
         self.outcome = outcome_of(failure, &error);
         self.error = Some(error);
         next
@@ -366,12 +394,12 @@ impl Exchange {
             }
             prelude.extend(step.out);
         } else if !step.out.is_empty() || step.started {
-            self.release(step.out, clock, batch)?;
+            self.release(step.out, step.alive, clock, batch)?;
         }
         match step.end {
             None => Ok(Turn::On),
             Some(End::Complete { tail }) => {
-                self.release(vec![tail], clock, batch)?;
+                self.release(vec![tail], false, clock, batch)?;
                 self.commit(Outcome::Success, 200, None);
                 clock.stop();
                 clock.arm(Timer::Linger, batch.now, Some(LINGER));
@@ -381,8 +409,15 @@ impl Exchange {
         }
     }
 
-    /// Content may go: the header and what was held back go before it.
-    fn release(&mut self, out: Vec<Bytes>, clock: &Clock, batch: &mut Batch) -> Result<()> {
+    /// Content may go: the header and what was held back go before it. Only what is `alive` starts
+    /// the idle wait anew: a provider that sends comments for ever says nothing.
+    fn release(
+        &mut self,
+        out: Vec<Bytes>,
+        mut alive: bool,
+        clock: &Clock,
+        batch: &mut Batch,
+    ) -> Result<()> {
         let Some(ticket) = self.ticket.as_mut() else { return Ok(()) };
         if self.sent < Sent::Content {
             ticket.first_content(batch.now);
@@ -391,17 +426,21 @@ impl Exchange {
                 batch.header = Some(answer::stream_header(ticket, self.close_delimited)?);
             }
             self.sent = Sent::Content;
+            alive = true;
             if let Replying::Stream { prelude, .. } = &mut self.replying {
                 batch.body.append(prelude);
             }
         }
-        clock.arm(Timer::Idle, batch.now, ticket.idle());
+        if alive {
+            clock.arm(Timer::Idle, batch.now, ticket.idle());
+        }
         batch.body.extend(out);
         Ok(())
     }
 
     fn whole(&mut self, pieces: &[Bytes], batch: &mut Batch) -> Result<Turn> {
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take()) else {
+        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take())
+        else {
             return Ok(Turn::End);
         };
         let body = match pieces {

@@ -205,6 +205,8 @@ impl Plan {
         if heals && patient && self.tries_here < retry.attempts && retry.on.holds(fault) {
             let doubled = retry.backoff.saturating_mul(1 << (self.tries_here.max(1) - 1).min(16));
             let wait = Duration::from_millis(jitter(millis(doubled.min(retry.max_backoff))));
+            // On top of what was asked: callers that were turned away together must not come back
+            // together.
             return Next::Again(wait.saturating_add(asked.unwrap_or_default()));
         }
         let failover = &provider.failover;

@@ -4,6 +4,7 @@ use super::front::Front;
 use super::{Claim, Shared};
 use crate::flow::Gateway;
 use crate::proxy::Proxy;
+use crate::proxy::resolver::Resolver;
 use async_trait::async_trait;
 use pingora::listeners::{L4BufferSettings, ListenerConfig, TcpSocketOptions};
 use pingora::protocols::TcpKeepalive;
@@ -29,8 +30,12 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     user_timeout: Duration::ZERO,
 };
 
-/// A server that is ready to run.
-pub fn build(gateway: &Arc<Gateway>, shared: &Arc<Shared>, claims: &[Claim]) -> Server {
+/// A server that is ready to run, and the providers' addresses that its proxy uses.
+pub fn build(
+    gateway: &Arc<Gateway>,
+    shared: &Arc<Shared>,
+    claims: &[Claim],
+) -> (Server, Arc<Resolver>) {
     let settings = gateway.snapshot.load().server.clone();
     let drain = settings.drain.saturating_add(settings.drain_delay).as_secs();
     let conf = ServerConf {
@@ -42,7 +47,9 @@ pub fn build(gateway: &Arc<Gateway>, shared: &Arc<Shared>, claims: &[Claim]) -> 
     };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
-    let proxy = pingora::proxy::http_proxy(&server.configuration, Proxy::new(gateway.clone()));
+    let proxy = Proxy::new(gateway.clone());
+    let resolver = proxy.resolver();
+    let proxy = pingora::proxy::http_proxy(&server.configuration, proxy);
     let front = Front::new(gateway.clone(), shared.clone(), proxy);
     let mut service = Service::new("clients".into(), front);
     for claim in claims {
@@ -55,7 +62,7 @@ pub fn build(gateway: &Arc<Gateway>, shared: &Arc<Shared>, claims: &[Claim]) -> 
         service.add_listener(listener);
     }
     server.add_service(service);
-    server
+    (server, resolver)
 }
 
 /// Serves until `closing` becomes true, then sleeps out the grace period (the control thread ends
