@@ -162,7 +162,7 @@ async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
         Err(refused) => return Ok(Taken::Refused(refused)),
     };
     let since = Instant::now();
-    let admitted = ticket.admit(body, |n| fastrand::u64(0..n.max(1)));
+    let admitted = ticket.admit(body, fastrand::u64(..));
     ticket.own_since(since);
     Ok(match admitted {
         Ok(()) => Taken::Proxy,
