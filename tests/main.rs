@@ -17,6 +17,6 @@ mod failover;
 mod metering;
 // mod observe;
 // mod session;
-// mod stream;
+mod stream;
 mod tidy;
 mod timeouts;
