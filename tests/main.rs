@@ -10,7 +10,7 @@ mod harness;
 mod clients;
 // mod config;
 // mod crash;
-// mod errors;
+mod errors;
 mod failover;
 // mod ledger;
 // mod lifecycle;
