@@ -6,7 +6,7 @@
 mod harness;
 
 // mod admin;
-// mod chat;
+mod chat;
 mod clients;
 // mod config;
 // mod crash;
