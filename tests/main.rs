@@ -6,14 +6,17 @@
 mod harness;
 
 mod admin;
+mod chat;
 mod clients;
 mod config;
 mod demo;
+mod errors;
 mod failover;
 mod hazards;
 mod ledger;
 mod lifecycle;
 mod metering;
 mod observe;
+mod stream;
 mod tidy;
 mod timeouts;
