@@ -6,19 +6,17 @@
 mod harness;
 
 mod admin;
-// mod chat;
+mod chat;
 mod clients;
-// mod config;
-// mod crash;
+mod config;
 mod demo;
-// mod errors;
-// mod failover;
+mod errors;
+mod failover;
 mod hazards;
 mod ledger;
 mod lifecycle;
-// mod metering;
+mod metering;
 mod observe;
-// mod session;
-// mod stream;
+mod stream;
 mod tidy;
-// mod timeouts;
+mod timeouts;
