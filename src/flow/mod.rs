@@ -4,6 +4,8 @@ pub mod admit;
 pub mod attempt;
 pub mod budget;
 pub mod drain;
+#[cfg(debug_assertions)]
+pub mod failpoint;
 pub mod finish;
 mod tell;
 pub mod ticket;
@@ -16,7 +18,7 @@ pub use ticket::{Arrival, Ending, Ticket};
 
 use crate::config::Snapshot;
 use crate::meter::Spool;
-use crate::observe::{AccessLog, Metrics};
+use crate::observe::{AccessLog, Health, Metrics};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,14 +65,10 @@ impl Gateway {
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
     }
-    /// Why this process should get no new work; empty when it should.
+    /// Whether this process should get new work, and why not.
     #[must_use]
-    pub fn not_ready(&self) -> Vec<&'static str> {
-        let mut reasons = Vec::new();
-        if self.drain.phase() > Phase::Serving {
-            reasons.push("draining");
-        }
-        reasons
+    pub fn health(&self) -> Health {
+        Health::of(&self.metrics.facts())
     }
     fn entered(&self) {
         self.in_flight.fetch_add(1, Ordering::AcqRel);

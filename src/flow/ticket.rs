@@ -176,10 +176,10 @@ impl Ticket {
         self.gateway.in_flight() > self.snapshot.server.max_requests
     }
 
-    /// Why the process should get no new work; empty when it should.
+    /// Whether the process should get new work, and why not.
     #[must_use]
-    pub fn not_ready(&self) -> Vec<&'static str> {
-        self.gateway.not_ready()
+    pub fn health(&self) -> crate::observe::Health {
+        self.gateway.health()
     }
 
     /// Rings when the drain time is over.
