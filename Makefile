@@ -18,7 +18,7 @@ lint: # format and clippy, warnings are errors
 
 bench: # weir beside a bare Pingora pass-through; writes README's table
 	.ci/deps build bench
-	benches/run
+	python3 benches/run.py
 
 check: # is the config sound? CONFIG=file
 	cargo run --locked --quiet -- check $(if $(CONFIG),--config $(CONFIG))

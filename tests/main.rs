@@ -5,18 +5,17 @@
 #[allow(dead_code, unused_imports)] // a kit of tools: which of them an area uses is its own matter
 mod harness;
 
-// mod admin;
-// mod chat;
+mod admin;
 mod clients;
-// mod config;
+mod config;
 mod crash;
-// mod errors;
-// mod failover;
-// mod ledger;
-// mod lifecycle;
-// mod metering;
-// mod observe;
+mod demo;
+mod failover;
+mod hazards;
+mod ledger;
+mod lifecycle;
+mod metering;
+mod observe;
 mod session;
-// mod stream;
 mod tidy;
-// mod timeouts;
+mod timeouts;
