@@ -6,10 +6,12 @@
 mod harness;
 
 mod admin;
+mod chat;
 mod clients;
 mod config;
 mod crash;
 mod demo;
+mod errors;
 mod failover;
 mod hazards;
 mod ledger;
@@ -17,5 +19,6 @@ mod lifecycle;
 mod metering;
 mod observe;
 mod session;
+mod stream;
 mod tidy;
 mod timeouts;
