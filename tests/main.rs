@@ -5,18 +5,18 @@
 #[allow(dead_code, unused_imports)] // a kit of tools: which of them an area uses is its own matter
 mod harness;
 
-// mod admin;
+mod admin;
 mod chat;
 mod clients;
-// mod config;
-// mod crash;
+mod config;
+mod demo;
 mod errors;
 mod failover;
-// mod ledger;
-// mod lifecycle;
+mod hazards;
+mod ledger;
+mod lifecycle;
 mod metering;
-// mod observe;
-// mod session;
+mod observe;
 mod stream;
 mod tidy;
 mod timeouts;

@@ -2,7 +2,7 @@
 //! and dialect goes through.
 
 use crate::error::{ApiError, Code};
-use crate::peek::Peek;
+use crate::peek::{OWN, Peek};
 use raw::{Members, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,9 +10,8 @@ use serde_json::value::RawValue;
 pub mod raw;
 pub mod reply;
 
-/// Members that are the gateway's own or said by [`Peek`] already.
-const PEEKED: &[&str] =
-    &["model", "stream", "stream_options", "extra_body", "task_type", "budget_tier"];
+/// Members that [`Peek`] says already, beside those that are the gateway's own.
+const PEEKED: [&str; 3] = ["model", "stream", "stream_options"];
 
 /// A chat completion request, borrowed from its body.
 #[derive(Debug, Default)]
@@ -27,7 +26,8 @@ pub struct Chat<'a> {
     pub parallel_tool_calls: Option<bool>,
     /// `response_format`
     pub response_format: Option<Format<'a>>,
-    /// `max_completion_tokens`, else `max_tokens`.
+    /// `max_completion_tokens` or `max_tokens`; of both the smaller, which holds to either and is
+    /// what was held for the request.
     pub max_tokens: Option<u64>,
     /// `temperature`
     pub temperature: Option<Number<'a>>,
@@ -72,7 +72,7 @@ pub enum Role {
 pub struct Message<'a> {
     /// `role`
     pub role: Role,
-    /// `content`; a string is one text part, null none. An assistant's `refusal` is a text part too.
+    /// `content`; a string is one text part, null none. A `refusal` is a text part too.
     pub content: Vec<Part<'a>>,
     /// `name`
     pub name: Option<Text<'a>>,
@@ -214,10 +214,9 @@ impl<'a> Chat<'a> {
     /// `invalid_request` with the member at fault, where OpenAI would refuse its type too.
     pub fn read(peek: &'a Peek) -> Result<Self, ApiError> {
         let mut chat = Self::default();
-        let mut limit = None;
         for member in &peek.members {
             let name = peek.name(member);
-            if PEEKED.contains(&name) {
+            if PEEKED.contains(&name) || OWN.contains(&name) {
                 continue;
             }
             let value = serde_json::from_slice(peek.value(member));
@@ -225,13 +224,8 @@ impl<'a> Chat<'a> {
             if raw.get() == "null" {
                 continue;
             }
-            match name {
-                "max_completion_tokens" => chat.max_tokens = Some(parse(name, raw)?),
-                "max_tokens" => limit = Some(parse(name, raw)?),
-                _ => chat.take(name, raw)?,
-            }
+            chat.take(name, raw)?;
         }
-        chat.max_tokens = chat.max_tokens.or(limit);
         if chat.messages.is_empty() {
             return Err(wrong("messages", "messages must be an array of at least one message"));
         }
@@ -249,6 +243,10 @@ impl<'a> Chat<'a> {
             "top_p" => self.top_p = Some(read::number(name, raw)?),
             "stop" if raw.get().starts_with('[') => self.stop = parse(name, raw)?,
             "stop" => self.stop = vec![parse(name, raw)?],
+            "max_tokens" | "max_completion_tokens" => {
+                let limit: u64 = parse(name, raw)?;
+                self.max_tokens = Some(self.max_tokens.map_or(limit, |other| other.min(limit)));
+            }
             "n" => self.n = Some(parse(name, raw)?),
             "user" => self.user = Some(parse(name, raw)?),
             "reasoning_effort" => self.reasoning_effort = Some(parse(name, raw)?),

@@ -194,8 +194,8 @@ impl Price {
 /// Rates are for so many tokens.
 const PER: u64 = 1_000_000;
 
-/// Above a dollar a token a price is a mistake in its unit.
-const USD_PER_MILLION_MAX: f64 = 1_000_000.0;
+/// Above a dollar per thousand tokens a price is a mistake in its unit.
+const USD_PER_MILLION_MAX: f64 = 1_000.0;
 
 /// A rate of [`Rates`] (nano-USD per million tokens, rounded) from a price in units of a currency
 /// per million tokens and the worth of one unit in USD (1.0 for USD itself).
@@ -342,9 +342,10 @@ mod tests {
         assert_eq!(rate(0.000_000_001, 1.0), Some(1));
         assert_eq!(rate(2.0, 0.14), Some(280_000_000));
         assert_eq!(rate(0.0, 1.0), Some(0));
-        assert_eq!(rate(1_000_000.0, 1.0), Some(1_000_000_000_000_000));
+        assert_eq!(rate(1_000.0, 1.0), Some(1_000_000_000_000));
         for (units, usd) in [
-            (1_000_000.1, 1.0),
+            (1_000.1, 1.0),
+            (3_000_000.0, 1.0),
             (-0.1, 1.0),
             (f64::NAN, 1.0),
             (f64::INFINITY, 1.0),

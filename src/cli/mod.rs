@@ -1,11 +1,12 @@
 //! Arguments; one subcommand, one function.
 
 mod demo;
+mod report;
 
 use crate::access;
 use crate::config::{self, Watch};
 use crate::server::{self, Options, Source};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -56,6 +57,8 @@ enum Command {
     },
     /// Run the gateway with a simulated provider: no account needed
     Demo,
+    /// Usage and cost from the ledger
+    Report(report::Report),
     /// Virtual keys; in this version they live in config, `keys hash` makes their hashes
     Keys(Rest),
     /// Provider credentials, sealed (not in this version)
@@ -64,6 +67,11 @@ enum Command {
     Explain(Rest),
     /// Another gateway's config as ours (not in this version)
     Import(Rest),
+    /// Completions for a shell, to be sourced
+    Completions {
+        /// Which one
+        shell: clap_complete::Shell,
+    },
 }
 
 /// Whatever follows.
@@ -95,6 +103,13 @@ fn dispatch(cli: Cli) -> u8 {
         Command::Check { diff, .. } => check(path.as_deref(), diff.as_deref()),
         Command::Init { dir } => init(&dir),
         Command::Demo => demo::demo(),
+        Command::Report(args) => report::report(path.as_deref(), &args),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "weir", &mut text);
+            say(String::from_utf8_lossy(&text).trim_end());
+            server::EXIT_OK
+        }
         Command::Keys(args) => keys(&args.rest),
         Command::Vault(_) => later("vault"),
         Command::Explain(_) => later("explain"),
@@ -146,7 +161,11 @@ fn check(path: Option<&Path>, old: Option<&Path>) -> u8 {
         Some(old) => config::check_diff(path, old),
         None => config::check(path),
     };
-    if code == server::EXIT_OK { say(&text) } else { complain(&text) }
+    if code == server::EXIT_OK {
+        say(&text)
+    } else {
+        complain(&text)
+    }
     code
 }
 
@@ -216,15 +235,15 @@ fn complain(text: &str) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_arguments_are_sound_and_config_may_stand_anywhere() {
         Cli::command().debug_assert();
-        for line in [["weir", "--config", "a.toml", "check"], ["weir", "check", "--config", "a.toml"]] {
-            let cli = Cli::try_parse_from(line).unwrap();
+        for line in ["weir --config a.toml check", "weir check --config a.toml"] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert_eq!(cli.config.as_deref(), Some(Path::new("a.toml")));
         }
         assert!(Cli::try_parse_from(["weir", "frobnicate"]).is_err());

@@ -31,9 +31,13 @@ impl Ticket {
             Err((denied, key)) => {
                 self.key = key;
                 Err(match denied {
-                    Denied::Unknown => ApiError::new(Code::InvalidApiKey, "this API key is not known"),
+                    Denied::Unknown => {
+                        ApiError::new(Code::InvalidApiKey, "this API key is not known")
+                    }
                     Denied::Expired => ApiError::new(Code::KeyExpired, "this API key has expired"),
-                    Denied::Disabled => ApiError::new(Code::KeyDisabled, "this API key is disabled"),
+                    Denied::Disabled => {
+                        ApiError::new(Code::KeyDisabled, "this API key is disabled")
+                    }
                 })
             }
         }
@@ -43,7 +47,7 @@ impl Ticket {
     ///
     /// # Errors
     /// What the caller is told; nothing was sent upstream.
-    pub fn admit(&mut self, body: Bytes, random: impl FnMut(u64) -> u64) -> Result<(), ApiError> {
+    pub fn admit(&mut self, body: Bytes, seed: u64) -> Result<(), ApiError> {
         let peek = peek::chat(body).map_err(bad_body)?;
         self.record.streamed = peek.stream;
         self.record.requested_model = peek.model.clone();
@@ -53,20 +57,25 @@ impl Ticket {
         if let Some(tier) = &peek.budget_tier {
             self.arrival.budget_tier = Some(tier.clone());
         }
-        let Some(named) = peek.model.as_ref().or(self.snapshot.server.default_model.as_ref()) else {
+        let Some(named) = peek.model.as_ref().or(self.snapshot.server.default_model.as_ref())
+        else {
             return Err(ApiError::new(Code::InvalidRequest, "no `model`").param("model"));
         };
         let Some(key) = self.key.clone() else {
             return Err(ApiError::new(Code::InvalidApiKey, "no API key"));
         };
+        if key.end_users {
+            self.record.end_user = super::user::end_user(self.arrival.user.as_deref(), &peek);
+        }
         let asked = key.aliases.get(named).unwrap_or(named).clone();
         let model = self.model(&key, &asked)?;
-        let mut plan = Plan::new(&model, &asked, random);
+        let mut plan = Plan::new(&model, &asked, seed);
         if self.snapshot.server.unpriced == Unpriced::Refuse {
-            plan.retain(|c| c.provider.offer(&c.model).is_some_and(|o| o.price.is_some()));
+            plan.retain(|p, model| p.offer(model).is_some_and(|o| o.price.is_some()));
         }
-        if plan.current().is_none() {
-            let why = format!("the model `{asked}` has no price, and unpriced models are refused here");
+        if !plan.has_more() {
+            let why =
+                format!("the model `{asked}` has no price, and unpriced models are refused here");
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
         }
         let prompt_tokens = peek.estimate();

@@ -46,7 +46,6 @@ impl Drain {
     }
     /// Rings at [`Phase::Cut`]. Take it first, then look at [`Drain::phase`]: what rang in between
     /// is not lost.
-    #[must_use]
     pub fn bell(&self) -> OwnedNotified {
         self.bell.clone().notified_owned()
     }

@@ -137,3 +137,98 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     }
     Ok(filled)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn line(request_id: &str) -> String {
+        let id = crate::base::EventId::now();
+        format!(
+            "{{\"event_id\":\"{id}\",\"ts\":\"2026-11-30T08:00:00Z\",\"endpoint\":\"chat\",\
+             \"status\":200,\"outcome\":\"success\",\"request_id\":{request_id:?}}}"
+        )
+    }
+
+    fn ids(batch: &Batch) -> Vec<(char, String)> {
+        let one = |l: &Line| match l {
+            Line::Event(e) => ('e', e.request_id.clone()),
+            Line::Admitted(e) => ('a', e.request_id.clone()),
+        };
+        batch.lines.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_line_glued_to_a_torn_one_is_saved_at_every_cut() {
+        // A caller's text that looks like a beginning is escaped, so it is none.
+        let evil = line("{\"event_id\":\"x\",\"admitted\":{");
+        let admitted = format!("{{\"admitted\":{}}}", line("first"));
+        for torn in [&evil, &admitted] {
+            for whole in [line("second"), format!("{{\"admitted\":{}}}", line("second"))] {
+                let kind = if whole.starts_with("{\"a") { 'a' } else { 'e' };
+                for cut in 1..torn.len() {
+                    let text = format!("{}{whole}\n", &torn[..cut]);
+                    let batch = parse(text.as_bytes(), false);
+                    if &torn.as_bytes()[..cut] == ADMITTED && kind == 'e' {
+                        // Just what a stream's line without its last brace looks like.
+                        assert_eq!((batch.lines.len(), batch.skipped), (0, 1));
+                        continue;
+                    }
+                    assert_eq!(ids(&batch), [(kind, "second".to_string())], "{text}");
+                    assert_eq!((batch.skipped, batch.bytes), (1, text.len() as u64));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unfinished_line_waits_unless_nobody_will_finish_it() {
+        let text = format!("{}\n{}", line("a"), line("b"));
+        let first = text.find('\n').unwrap() as u64 + 1;
+        let living = parse(text.as_bytes(), false);
+        assert_eq!((living.lines.len(), living.bytes), (1, first));
+        let dead = parse(text.as_bytes(), true);
+        assert_eq!((dead.lines.len(), dead.bytes), (2, text.len() as u64));
+    }
+
+    #[test]
+    fn bytes_that_are_no_lines_at_all_are_passed_over() {
+        let file = tempfile::tempfile().unwrap();
+        let good = format!("\n{}\n", line("good"));
+        let junk = 3 * LINE_BYTES_MAX as u64 + 17;
+        file.set_len(junk).unwrap(); // zeros, as a file system may leave them after a power failure
+        file.write_all_at(good.as_bytes(), junk).unwrap();
+        let end = junk + good.len() as u64;
+        let (mut at, mut good, mut skipped) = (0, 0, 0);
+        loop {
+            let batch = read(&file, at, end, false).unwrap();
+            if batch.bytes == 0 {
+                break;
+            }
+            at += batch.bytes;
+            good += batch.lines.len();
+            skipped += batch.skipped;
+        }
+        assert_eq!((at, good, skipped), (end, 1, 4));
+    }
+
+    #[test]
+    fn a_batch_is_bounded() {
+        let text = format!("{}\n", line("x")).repeat(LINES_MAX + 5);
+        let batch = parse(text.as_bytes(), true);
+        assert_eq!(batch.lines.len(), LINES_MAX);
+        let rest = parse(&text.as_bytes()[usize::try_from(batch.bytes).unwrap()..], true);
+        assert_eq!(rest.lines.len(), 5);
+    }
+
+    #[test]
+    fn lines_are_counted_between_offsets() {
+        let file = tempfile::tempfile().unwrap();
+        let text = "ab\n".repeat(50_000);
+        file.write_all_at(text.as_bytes(), 0).unwrap();
+        assert_eq!(count(&file, 0, 150_000).unwrap(), 50_000);
+        assert_eq!(count(&file, 3, 6).unwrap(), 1);
+        assert_eq!(count(&file, 150_000, 999_999).unwrap(), 0, "nothing is beyond the end");
+    }
+}

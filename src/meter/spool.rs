@@ -324,3 +324,170 @@ fn create(dir: &Path, name: Name) -> io::Result<Box<dyn Disk>> {
 fn is_full(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::meter::lines::{self, Line};
+
+    /// A disk with room for so many bytes more, and a switch that breaks it.
+    struct Small {
+        file: File,
+        room: &'static Mutex<usize>,
+        fault: &'static AtomicBool,
+    }
+
+    impl Disk for Small {
+        fn write(&self, line: &[u8]) -> io::Result<usize> {
+            if self.fault.load(Ordering::Relaxed) {
+                return Err(io::Error::other("input/output error"));
+            }
+            let mut room = self.room.lock();
+            let n = line.len().min(*room);
+            if n == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            *room -= n;
+            Disk::write(&self.file, &line[..n])
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn is_gone(&self) -> bool {
+            false
+        }
+    }
+
+    macro_rules! small {
+        ($opener:ident, $room:ident, $fault:ident) => {
+            static $room: Mutex<usize> = Mutex::new(0);
+            static $fault: AtomicBool = AtomicBool::new(false);
+            fn $opener(dir: &Path, name: Name) -> io::Result<Box<dyn Disk>> {
+                let path = dir.join(name.to_string());
+                let file = File::options().append(true).create_new(true).open(path)?;
+                file.lock()?;
+                Ok(Box::new(Small { file, room: &$room, fault: &$fault }))
+            }
+        };
+    }
+
+    fn event() -> Event {
+        let id = crate::base::EventId::now();
+        let line = format!(
+            "{{\"event_id\":\"{id}\",\"ts\":\"2026-11-30T08:00:00Z\",\"endpoint\":\"chat\",\
+             \"status\":200,\"outcome\":\"success\"}}"
+        );
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Every readable event of a folder in order, and how many lines were not.
+    fn read(dir: &Path) -> (Vec<Event>, u64) {
+        let (mut events, mut skipped) = (Vec::new(), 0);
+        for (name, size) in super::super::segment::list(dir).unwrap() {
+            let file = File::open(dir.join(name.to_string())).unwrap();
+            let batch = lines::read(&file, 0, size, true).unwrap();
+            assert_eq!(batch.bytes, size);
+            skipped += batch.skipped;
+            events.extend(batch.lines.into_iter().map(|line| match line {
+                Line::Event(e) | Line::Admitted(e) => *e,
+            }));
+        }
+        (events, skipped)
+    }
+
+    #[test]
+    fn a_full_disk_costs_counted_events_and_it_recovers_by_itself() {
+        small!(open, ROOM, FAULT);
+        let dir = tempfile::tempdir().unwrap();
+        let line = serde_json::to_string(&event()).unwrap().len() + 1;
+        // Full after 1 line and every possible part of the second.
+        for part in 0..=line {
+            let dir = dir.path().join(part.to_string());
+            let spool = Spool::open_on(&dir, open).unwrap();
+            *ROOM.lock() = line + part;
+            let events: Vec<Event> = (0..5).map(|_| event()).collect();
+            events[..3].iter().for_each(|e| spool.append(e));
+            let fits = 1 + part / line;
+            assert_eq!((spool.stats().lost(), spool.failing()), (3 - fits as u64, true));
+            spool.tick(Instant::now());
+            *ROOM.lock() = 10 * line;
+            events[3..].iter().for_each(|e| spool.append(e));
+            assert!(!spool.failing() && spool.stats().lines() == fits as u64 + 2);
+            let (read, skipped) = read(&dir);
+            // A line that lacks only its newline is whole all the same.
+            let whole = if part == line - 1 { 2 } else { fits };
+            assert_eq!(read, [&events[..whole], &events[3..]].concat(), "{part}");
+            assert_eq!(skipped, u64::from(part > 0 && part < line - 1), "{part}");
+            assert!(!FAULT.load(Ordering::Relaxed));
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_gets_a_new_file_at_the_next_tick() {
+        small!(open, ROOM, FAULT);
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open_on(dir.path(), open).unwrap();
+        *ROOM.lock() = usize::MAX;
+        FAULT.store(true, Ordering::Relaxed);
+        spool.append(&event());
+        spool.tick(Instant::now());
+        FAULT.store(false, Ordering::Relaxed);
+        spool.append(&event());
+        assert_eq!((spool.stats().lost(), spool.failing()), (1, false));
+        let sizes: Vec<bool> =
+            super::super::segment::list(dir.path()).unwrap().iter().map(|s| s.1 > 0).collect();
+        assert_eq!(sizes, [false, true]);
+    }
+
+    #[test]
+    fn a_failed_first_line_of_a_stream_is_no_lost_event() {
+        small!(open, ROOM, FAULT);
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open_on(dir.path(), open).unwrap();
+        spool.admit(&Admitted { admitted: Box::new(event()) });
+        assert_eq!((spool.stats().lost(), spool.failing()), (0, true));
+        assert!(*ROOM.lock() == 0 && !FAULT.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_segment_lives_as_long_as_its_spool() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open(dir.path()).unwrap();
+        let (name, _) = super::super::segment::list(dir.path()).unwrap()[0];
+        let path = dir.path().join(name.to_string());
+        assert!(!super::super::segment::is_dead(&path).unwrap());
+        drop(spool);
+        assert!(super::super::segment::is_dead(&path).unwrap());
+    }
+
+    #[test]
+    fn an_age_or_a_size_ends_a_segment_but_an_empty_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open(dir.path()).unwrap();
+        let segments = || super::super::segment::list(dir.path()).unwrap().len();
+        let start = Instant::now();
+        spool.tick(start + 2 * SEGMENT_AGE);
+        assert_eq!(segments(), 1, "nothing is in it");
+        spool.append(&event());
+        spool.tick(start + SEGMENT_AGE / 2);
+        assert_eq!(segments(), 1);
+        spool.tick(start + 2 * SEGMENT_AGE);
+        assert_eq!(segments(), 2);
+        spool.open.load().bytes.store(SEGMENT_BYTES, Ordering::Relaxed);
+        spool.tick(start + 2 * SEGMENT_AGE);
+        assert_eq!(segments(), 3);
+    }
+
+    #[test]
+    fn the_line_of_a_stream_is_no_event_for_those_who_read_the_spool() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open(dir.path()).unwrap();
+        spool.admit(&Admitted { admitted: Box::new(event()) });
+        let (name, _) = super::super::segment::list(dir.path()).unwrap()[0];
+        let text = fs::read_to_string(dir.path().join(name.to_string())).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(line.get("request_id").is_none() && line["admitted"]["request_id"].is_string());
+        assert_eq!(text.matches('\n').count(), 1);
+    }
+}

@@ -5,7 +5,8 @@ use super::stderr;
 use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use serde::Serializer;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,9 +19,14 @@ const LINES_PER_SECOND_MAX: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(1);
 /// Targets are modules of ours and of our crates, a few hundred; what is beyond is not kept.
 const TARGETS_MAX: usize = 1024;
-/// Targets that tell of every connection at `info`, which we say ourselves, or of clients'
-/// mistakes; they speak from WARN on unless the level is `debug` or lower.
-const NOISY: &[&str] = &["pingora", "h2", "hyper", "mio", "axum"];
+/// Our own targets. Other crates speak from WARN on, and from INFO on where `debug` or `trace` is
+/// asked for: at their debug level they write whole bodies (pingora-proxy 0.9.1, proxy_h1.rs
+/// "upstream event now"), and no prompt or reply may reach a log.
+const OWN: &str = "weir";
+
+/// Config's faults and warnings: all of them at once is their point, and they come by an
+/// operator's hand only, so they are never summed up.
+pub const CONFIG: &str = "weir::config";
 
 /// What the log does; shared by the process, changed by reloads.
 #[derive(Debug)]
@@ -49,12 +55,7 @@ impl Logger {
                 writeln!(out, "{}", form(record, redacts, now))
             })
             .build();
-        Self {
-            level: AtomicUsize::new(level as usize),
-            redacts,
-            flood: Mutex::default(),
-            writer,
-        }
+        Self { level: AtomicUsize::new(level as usize), redacts, flood: Mutex::default(), writer }
     }
 
     /// Makes it the process's logger.
@@ -119,8 +120,12 @@ impl Log for Logger {
 }
 
 fn allowed(level: LevelFilter, target: &str, asked: Level) -> bool {
-    let noisy = NOISY.iter().any(|n| target.starts_with(n));
-    let level = if noisy && level == LevelFilter::Info { LevelFilter::Warn } else { level };
+    let own = target == OWN || target.strip_prefix(OWN).is_some_and(|t| t.starts_with(['_', ':']));
+    let level = match level {
+        _ if own => level,
+        LevelFilter::Info => LevelFilter::Warn,
+        other => other.min(LevelFilter::Info),
+    };
     asked <= level
 }
 
@@ -153,8 +158,9 @@ struct Kind {
 
 impl Flood {
     fn take(&mut self, target: &str, level: Level, now: Instant) -> Verdict {
-        if level > Level::Info {
-            return Verdict::Say; // who asks for debug wants all of it
+        // Who asks for debug wants all of it.
+        if level > Level::Info || target == CONFIG {
+            return Verdict::Say;
         }
         if !self.kinds.contains_key(target) {
             if self.kinds.len() >= TARGETS_MAX {
@@ -203,15 +209,15 @@ impl Kind {
     }
 }
 
-/// A record's texts in the order they are written, each without its secrets.
+/// A record's message and values, each without its secrets.
 struct Texts {
     redacts: bool,
-    pairs: Map<String, Value>,
+    pairs: Vec<(String, Value)>,
 }
 
 impl Texts {
-    fn of(record: &Record<'_>, redacts: bool) -> (String, Map<String, Value>) {
-        let mut this = Self { redacts, pairs: Map::new() };
+    fn of(record: &Record<'_>, redacts: bool) -> (String, Vec<(String, Value)>) {
+        let mut this = Self { redacts, pairs: Vec::new() };
         let message = this.clean(&record.args().to_string());
         let _ = record.key_values().visit(&mut this); // our own visitor never fails
         (message, this.pairs)
@@ -224,28 +230,40 @@ impl Texts {
 
 impl<'kvs> VisitSource<'kvs> for Texts {
     fn visit_pair(&mut self, key: kv::Key<'kvs>, value: kv::Value<'kvs>) -> Result<(), kv::Error> {
-        let value = self.clean(&value.to_string());
-        self.pairs.insert(key.to_string(), Value::String(value));
+        let value = match (value.to_u64(), value.to_bool()) {
+            (Some(number), _) => number.into(),
+            (None, Some(truth)) => truth.into(),
+            (None, None) => self.clean(&value.to_string()).into(),
+        };
+        self.pairs.push((key.to_string(), value));
         Ok(())
     }
 }
 
+/// Time, level, module and message first: a person reads these lines too.
 fn json_line(record: &Record<'_>, redacts: bool, now: jiff::Timestamp) -> String {
     let (message, pairs) = Texts::of(record, redacts);
-    let mut line = Map::new();
-    line.insert("ts".into(), Value::String(format!("{now:.3}")));
-    line.insert("level".into(), Value::String(record.level().to_string()));
-    line.insert("target".into(), Value::String(record.target().into()));
-    line.insert("msg".into(), Value::String(message));
-    line.extend(pairs);
-    Value::Object(line).to_string()
+    let head = [
+        ("ts", format!("{now:.3}")),
+        ("level", record.level().to_string()),
+        ("target", record.target().to_owned()),
+        ("msg", message),
+    ];
+    let head = head.map(|(key, value)| (key.to_owned(), Value::String(value)));
+    let mut line = Vec::new();
+    let mut out = serde_json::Serializer::new(&mut line);
+    let _ = out.collect_map(head.into_iter().chain(pairs)); // memory takes everything
+    String::from_utf8(line).unwrap_or_default()
 }
 
 fn human_line(record: &Record<'_>, redacts: bool, now: jiff::Timestamp) -> String {
     let (message, pairs) = Texts::of(record, redacts);
     let mut line = format!("{} {:5} {message}", now.strftime("%H:%M:%S"), record.level());
     for (key, value) in &pairs {
-        line.push_str(&format!(" {key}={}", value.as_str().unwrap_or_default()));
+        match value.as_str() {
+            Some(text) => line.push_str(&format!(" {key}={text}")),
+            None => line.push_str(&format!(" {key}={value}")),
+        }
     }
     // Whatever a provider or a client wrote must not steer a person's terminal.
     line.replace(|c: char| c.is_control(), " ")
@@ -266,11 +284,16 @@ impl Write for Pipe {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     fn record<T>(then: impl FnOnce(&Record<'_>) -> T) -> T {
-        let pairs = [("url", "http://h/x?key=abc"), ("file", "weir.toml")];
+        let pairs = [
+            ("url", kv::Value::from("http://h/x?key=abc")),
+            ("file", kv::Value::from("weir.toml")),
+            ("n", kv::Value::from(3)),
+        ];
         let args = format_args!("refused sk-0123456789\n\u{1b}[2J");
         then(
             &Record::builder()
@@ -286,10 +309,12 @@ mod tests {
     fn a_line_is_json_with_its_values_and_without_secrets() {
         let line = record(|r| json_line(r, true, jiff::Timestamp::UNIX_EPOCH));
         let line: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["n"], 3);
         assert_eq!(line["ts"], "1970-01-01T00:00:00.000Z");
         assert_eq!((&line["level"], &line["target"]), (&"WARN".into(), &"weir::config".into()));
         assert_eq!(line["msg"], "refused sk-***\n\u{1b}[2J");
-        assert_eq!((&line["url"], &line["file"]), (&"http://h/x?key=***".into(), &"weir.toml".into()));
+        assert_eq!(line["url"], "http://h/x?key=***");
+        assert_eq!(line["file"], "weir.toml");
         let open = record(|r| json_line(r, false, jiff::Timestamp::UNIX_EPOCH));
         assert!(open.contains("sk-0123456789"), "redact = false means what it says");
     }
@@ -302,14 +327,17 @@ mod tests {
     }
 
     #[test]
-    fn noisy_crates_speak_from_warn_on_unless_debug_is_asked_for() {
+    fn other_crates_speak_from_warn_on_and_never_of_bodies() {
         let check = |level, target, asked, want| {
             assert_eq!(allowed(level, target, asked), want, "{level} {target} {asked}");
         };
         check(LevelFilter::Info, "weir::server", Level::Info, true);
         check(LevelFilter::Info, "pingora_core::server", Level::Info, false);
         check(LevelFilter::Info, "pingora_core::server", Level::Warn, true);
-        check(LevelFilter::Debug, "pingora_core::server", Level::Debug, true);
+        check(LevelFilter::Debug, "pingora_core::server", Level::Info, true);
+        check(LevelFilter::Trace, "pingora_proxy::proxy_h1", Level::Debug, false);
+        check(LevelFilter::Trace, "weirdo", Level::Trace, false);
+        check(LevelFilter::Trace, "weir_filters::sse", Level::Trace, true);
         check(LevelFilter::Error, "pingora_core::server", Level::Warn, false);
         check(LevelFilter::Off, "weir", Level::Error, false);
     }
@@ -334,7 +362,11 @@ mod tests {
         summed += rest.iter().map(|s| s.lines).sum::<u64>();
         assert_eq!(said, 30 * u64::from(LINES_PER_SECOND_MAX));
         assert_eq!(said + summed, 30_000, "every line is said or counted");
-        let other = flood.take("weir::config", Level::Error, start);
+        let other = flood.take("weir::meter", Level::Error, start);
         assert!(matches!(other, Verdict::Say), "one module's flood silences no other");
+        for _ in 0..1_000 {
+            let fault = flood.take(CONFIG, Level::Error, start);
+            assert!(matches!(fault, Verdict::Say), "faults are said all at once");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::health::Gauges;
 use super::series::{Labels, Names, Series, SeriesMap};
+use super::targets::Targets;
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -18,6 +19,9 @@ pub const NAMES_MAX: usize = 200;
 
 const COST: &str = "weir_cost_usd_total";
 const NANO_PER_USD: f64 = 1e9;
+
+/// Kinds of faults that tries end in; a text that slipped in among them mints no series.
+const FAULTS_MAX: usize = 40;
 
 /// A finished request, as its last step tells it. Every string is a name, never a secret.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +68,8 @@ pub struct Metrics {
     gauges: GaugeFamilies,
     probe: RwLock<Option<Probe>>,
     scrape: Mutex<()>,
+    /// Gauges of providers' targets and credentials.
+    pub targets: Targets,
 }
 
 /// What requests move.
@@ -101,10 +107,12 @@ impl Metrics {
         let registry = Registry::new();
         let families = Families::new(&registry)?;
         let gauges = GaugeFamilies::new(&registry)?;
+        let targets = Targets::new(&registry)?;
         Ok(Self {
+            targets,
             registry,
             families,
-            names: Names::new(NAMES_MAX),
+            names: Names::new(NAMES_MAX, FAULTS_MAX),
             series: SeriesMap::default(),
             attempts: RwLock::default(),
             gauges,
@@ -159,6 +167,7 @@ impl Metrics {
         // Counters are brought up to their source by a difference: one scrape at a time.
         let _alone = self.scrape.lock();
         self.gauges.read(&self.facts());
+        self.targets.read();
         let mut all = self.registry.gather();
         for family in all.iter_mut().filter(|f| f.name() == COST) {
             for metric in family.mut_metric() {
@@ -185,7 +194,7 @@ impl Metrics {
     }
 
     fn attempt(&self, provider: &str, outcome: &str) {
-        let provider = self.names.provider(provider);
+        let (provider, outcome) = (self.names.provider(provider), self.names.fault(outcome));
         if let Some(counter) = self.attempts.read().get(provider).and_then(|m| m.get(outcome)) {
             counter.inc();
             return;
@@ -228,7 +237,8 @@ impl Families {
             registry.register(Box::new(made.clone()))?;
             prometheus::Result::Ok(made)
         };
-        let overhead = HistogramOpts::new("weir_overhead_seconds", "Our own time up to the header.");
+        let help = "Our own time up to the header.";
+        let overhead = HistogramOpts::new("weir_overhead_seconds", help);
         let overhead = Histogram::with_opts(overhead.buckets(OVERHEAD.to_vec()))?;
         registry.register(Box::new(overhead.clone()))?;
         Ok(Self {
@@ -246,7 +256,7 @@ impl Families {
             )?,
             tokens: counters(
                 "weir_tokens_total",
-                "Tokens; input, cached and cache_write make the prompt, reasoning is part of output.",
+                "Tokens: input, cached, cache_write (the prompt), output (with reasoning).",
                 &["model", "provider", "team", "type"],
             )?,
             cost: counters(COST, "Cost in US dollars.", &["model", "provider", "team"])?,
@@ -304,7 +314,7 @@ impl GaugeFamilies {
     }
 
     fn read(&self, facts: &Gauges) {
-        let set = |gauge: &IntGauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let set = |gauge: &IntGauge, to: u64| gauge.set(i64::try_from(to).unwrap_or(i64::MAX));
         set(&self.in_flight, facts.in_flight);
         set(&self.connections, facts.open_connections);
         set(&self.store_up, u64::from(facts.store_up));
@@ -314,5 +324,159 @@ impl GaugeFamilies {
         let raise = |c: &IntCounter, to: u64| c.inc_by(to.saturating_sub(c.get()));
         raise(&self.lost, facts.events_lost);
         raise(&self.log_lost, facts.log_lines_lost);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const SERVED: Finished<'static> = Finished {
+        endpoint: "chat",
+        model: "gpt-4o",
+        provider: "openai",
+        team: "search",
+        status: 200,
+        outcome: "success",
+        streamed: true,
+        usage: Usage { input: 10, cached: 2, cache_write: 1, output: 11, reasoning: 4 },
+        cost: Some(NanoUsd(1)),
+        ttft: Some(Duration::from_millis(500)),
+        duration: Duration::from_millis(1500),
+        overhead: Duration::from_micros(60),
+        attempts: &[("openai", "status_503"), ("openai", "success")],
+        unpriced: false,
+    };
+
+    /// The value of a series, its labels in any order.
+    fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+        let named = text.lines().filter(|l| l.split(['{', ' ']).next() == Some(name));
+        let mut found = named.filter(|l| labels.iter().all(|label| l.contains(label)));
+        found.next().and_then(|l| l.rsplit_once(' ')?.1.parse().ok())
+    }
+
+    fn labels(text: &str, name: &str, label: &str) -> BTreeSet<String> {
+        let start = format!("{label}=\"");
+        let named = text.lines().filter(|l| l.starts_with(&format!("{name}{{")));
+        let value = |l: &str| Some(l.split_once(&start)?.1.split_once('"')?.0.to_owned());
+        named.filter_map(value).collect()
+    }
+
+    #[test]
+    fn a_request_moves_every_family_that_concerns_it() {
+        let metrics = Metrics::new().unwrap();
+        metrics.know(["gpt-4o"], ["search"]);
+        metrics.finished(&SERVED);
+        metrics.finished(&Finished { cost: None, unpriced: true, ..SERVED });
+        let text = metrics.render();
+        let check = |name: &str, labels: &[&str], want: f64| {
+            assert_eq!(value(&text, name, labels), Some(want), "{name} {labels:?} in\n{text}");
+        };
+        let all = ["endpoint=\"chat\"", "model=\"gpt-4o\"", "team=\"search\""];
+        check("weir_requests_total", &all, 2.0);
+        check("weir_tokens_total", &["type=\"input\""], 20.0);
+        check("weir_tokens_total", &["type=\"cached\""], 4.0);
+        check("weir_tokens_total", &["type=\"cache_write\""], 2.0);
+        check("weir_tokens_total", &["type=\"output\""], 22.0);
+        check("weir_tokens_total", &["type=\"reasoning\""], 8.0);
+        check("weir_cost_usd_total", &["provider=\"openai\""], 1e-9);
+        check("weir_unpriced_requests_total", &["model=\"gpt-4o\""], 1.0);
+        check("weir_upstream_attempts_total", &["outcome=\"status_503\""], 2.0);
+        check("weir_upstream_attempts_total", &["outcome=\"success\""], 2.0);
+        check("weir_request_duration_seconds_sum", &["provider=\"openai\""], 3.0);
+        check("weir_time_to_first_token_seconds_sum", &[], 1.0);
+        check("weir_time_per_output_token_seconds_sum", &[], 0.2);
+        check("weir_overhead_seconds_count", &[], 2.0);
+    }
+
+    #[test]
+    fn money_is_summed_in_whole_nano_dollars() {
+        let metrics = Metrics::new().unwrap();
+        metrics.know(["gpt-4o"], []);
+        // 0.1 and 0.2 dollars ten thousand times each: a float sum drifts off 3000.
+        for nano in [100_000_000, 200_000_000] {
+            for _ in 0..10_000 {
+                metrics.finished(&Finished { cost: Some(NanoUsd(nano)), ..SERVED });
+            }
+        }
+        assert_eq!(value(&metrics.render(), "weir_cost_usd_total", &[]), Some(3000.0));
+    }
+
+    #[test]
+    fn names_that_nobody_knows_share_one_label() {
+        let metrics = Metrics::new().unwrap();
+        metrics.know(["gpt-4o"], ["search"]);
+        let refused = Finished {
+            provider: "",
+            status: 404,
+            outcome: "refused",
+            attempts: &[],
+            cost: Some(NanoUsd(0)),
+            ..SERVED
+        };
+        for i in 0..5_000 {
+            let (model, team) = (format!("scan-{i}"), format!("team-{i}"));
+            metrics.finished(&Finished { model: &model, team: &team, ..refused });
+        }
+        metrics.finished(&Finished { model: "", ..refused });
+        let text = metrics.render();
+        let of = |label| labels(&text, "weir_requests_total", label);
+        let set = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(of("model"), set(&["", "other"]));
+        assert_eq!(of("team"), set(&["other", "search"]));
+        assert_eq!(value(&text, "weir_requests_total", &["model=\"other\""]), Some(5000.0));
+        assert!(!text.contains("weir_tokens_total{"), "what never left us has no tokens");
+    }
+
+    #[test]
+    fn even_served_and_configured_names_are_bounded() {
+        let metrics = Metrics::new().unwrap();
+        let teams: Vec<String> = (0..1_000).map(|i| format!("team-{i}")).collect();
+        metrics.know([], teams.iter().map(String::as_str));
+        for (i, team) in teams.iter().enumerate() {
+            let (model, fault) = (format!("model-{i}"), format!("fault-{i}"));
+            let attempts = [("openai", fault.as_str())];
+            metrics.finished(&Finished { model: &model, team, attempts: &attempts, ..SERVED });
+        }
+        let text = metrics.render();
+        let count = |name, label| labels(&text, name, label).len();
+        assert_eq!(count("weir_requests_total", "model"), NAMES_MAX + 1);
+        assert_eq!(count("weir_requests_total", "team"), NAMES_MAX + 1);
+        assert_eq!(count("weir_upstream_attempts_total", "outcome"), FAULTS_MAX + 1);
+        let sum: f64 = (text.lines().filter(|l| l.starts_with("weir_requests_total{")))
+            .filter_map(|l| l.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .sum();
+        assert_eq!(sum, 1000.0, "every request is counted under some label");
+    }
+
+    #[test]
+    fn a_scrape_reads_the_process_and_counters_only_rise() {
+        let metrics = Metrics::new().unwrap();
+        let lost = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(3));
+        let source = lost.clone();
+        metrics.on_scrape(move || Gauges {
+            in_flight: 7,
+            store_up: true,
+            config_version: u64::from_str_radix("ffffffffffff", 16).unwrap(),
+            events_lost: source.load(std::sync::atomic::Ordering::Relaxed),
+            ..Gauges::default()
+        });
+        metrics.reloaded(false);
+        let text = metrics.render();
+        let check = |text: &str, name: &str, labels: &[&str], want| {
+            assert_eq!(value(text, name, labels), Some(want), "{name}");
+        };
+        check(&text, "weir_in_flight", &[], 7.0);
+        check(&text, "weir_store_up", &[], 1.0);
+        check(&text, "weir_config_version", &[], 281_474_976_710_655.0);
+        check(&text, "weir_events_lost_total", &[], 3.0);
+        check(&text, "weir_config_reloads_total", &["result=\"error\""], 1.0);
+        check(&text, "weir_config_reloads_total", &["result=\"ok\""], 0.0);
+        check(&text, "weir_build_info", &["version="], 1.0);
+        lost.store(5, std::sync::atomic::Ordering::Relaxed);
+        check(&metrics.render(), "weir_events_lost_total", &[], 5.0);
+        check(&metrics.render(), "weir_events_lost_total", &[], 5.0);
     }
 }

@@ -103,9 +103,9 @@ impl Series {
             unpriced: all.unpriced.with_label_values(&[l.model]),
         });
         Self {
-            requests: all.requests.with_label_values(&[
-                l.endpoint, l.model, l.provider, l.team, l.class, l.outcome,
-            ]),
+            requests: all
+                .requests
+                .with_label_values(&[l.endpoint, l.model, l.provider, l.team, l.class, l.outcome]),
             duration: all.duration.with_label_values(&by_model),
             served,
         }
@@ -200,6 +200,8 @@ pub struct Names {
     models: RwLock<Known>,
     teams: RwLock<Known>,
     providers: RwLock<Known>,
+    faults_max: usize,
+    faults: RwLock<Known>,
 }
 
 #[derive(Default)]
@@ -212,11 +214,12 @@ impl Names {
     /// The label of all names that have none.
     pub const OTHER: &'static str = "other";
 
-    /// At most `max` names of each kind.
+    /// At most `max` names of each kind, and `faults_max` of faults.
     #[must_use]
-    pub fn new(max: usize) -> Self {
+    pub fn new(max: usize, faults_max: usize) -> Self {
         let known = || RwLock::new(Known::default());
-        Self { max, models: known(), teams: known(), providers: known() }
+        let (models, teams, providers, faults) = (known(), known(), known(), known());
+        Self { max, models, teams, providers, faults_max, faults }
     }
 
     /// What config names now, in place of what it named before.
@@ -232,30 +235,36 @@ impl Names {
     /// A model's label. One that config does not name needs a provider's answer to be one.
     #[must_use]
     pub fn model<'a>(&self, name: &'a str, served: bool) -> &'a str {
-        self.label(&self.models, name, served)
+        label(&self.models, name, served, self.max)
     }
 
     /// A team's label.
     #[must_use]
     pub fn team<'a>(&self, name: &'a str) -> &'a str {
-        self.label(&self.teams, name, false)
+        label(&self.teams, name, false, self.max)
     }
 
     /// A provider's label: only config makes providers.
     #[must_use]
     pub fn provider<'a>(&self, name: &'a str) -> &'a str {
-        self.label(&self.providers, name, true)
+        label(&self.providers, name, true, self.max)
     }
 
-    fn label<'a>(&self, kind: &RwLock<Known>, name: &'a str, trusted: bool) -> &'a str {
-        if name.is_empty() || kind.read().admitted.contains(name) {
-            return name;
-        }
-        let mut known = kind.write();
-        if (trusted || known.config.contains(name)) && known.admitted.len() < self.max {
-            known.admitted.insert(name.to_owned());
-            return name;
-        }
-        Self::OTHER
+    /// A label of how a try ended.
+    #[must_use]
+    pub fn fault<'a>(&self, name: &'a str) -> &'a str {
+        label(&self.faults, name, true, self.faults_max)
     }
+}
+
+fn label<'a>(kind: &RwLock<Known>, name: &'a str, trusted: bool, max: usize) -> &'a str {
+    if name.is_empty() || kind.read().admitted.contains(name) {
+        return name;
+    }
+    let mut known = kind.write();
+    if (trusted || known.config.contains(name)) && known.admitted.len() < max {
+        known.admitted.insert(name.to_owned());
+        return name;
+    }
+    Names::OTHER
 }

@@ -31,7 +31,11 @@ pub fn stream_header(ticket: &Ticket, close_delimited: bool) -> Result<Box<Respo
 ///
 /// # Errors
 /// As above.
-pub fn json_header(ticket: &Ticket, len: usize, cost: Option<NanoUsd>) -> Result<Box<ResponseHeader>> {
+pub fn json_header(
+    ticket: &Ticket,
+    len: usize,
+    cost: Option<NanoUsd>,
+) -> Result<Box<ResponseHeader>> {
     let mut header = ResponseHeader::build(200, Some(14))?;
     header.insert_header("content-type", JSON)?;
     header.insert_header("content-length", len)?;

@@ -10,12 +10,45 @@ use pingora::{Error, ErrorType, OrErr, Result};
 /// What never travels upstream: credentials and whereabouts of the caller, what belongs to the
 /// caller's own connection, and what we set ourselves.
 const DROPPED: &[&str] = &[
-    "authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie",
-    "openai-organization", "openai-project", "forwarded", "x-forwarded-for", "x-forwarded-host",
-    "x-forwarded-proto", "x-forwarded-port", "x-real-ip", "via", "connection", "keep-alive",
-    "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect", "host",
-    "content-length", "content-type", "content-encoding", "accept-encoding", "accept",
-    "idempotency-key", "traceparent", "tracestate", "x-request-id",
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "proxy-authorization",
+    "cookie",
+    "openai-organization",
+    "openai-project",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-real-ip",
+    "via",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "host",
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "accept-encoding",
+    "accept",
+    "idempotency-key",
+    "traceparent",
+    "tracestate",
+    "x-request-id",
+    "range",
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
 ];
 
 /// What is left of the head of a try when it has been handed to Pingora.
@@ -99,7 +132,11 @@ fn set(headers: &mut Vec<(HeaderName, HeaderValue)>, name: HeaderName, value: &s
     Ok(())
 }
 
-fn secretly(headers: &mut Vec<(HeaderName, HeaderValue)>, name: HeaderName, value: &str) -> Result<()> {
+fn secretly(
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+    name: HeaderName,
+    value: &str,
+) -> Result<()> {
     set(headers, name, value)?;
     if let Some((_, value)) = headers.last_mut() {
         value.set_sensitive(true);

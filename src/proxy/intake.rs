@@ -50,6 +50,7 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         agent: text("user-agent").unwrap_or("").chars().take(AGENT_MAX).collect(),
         task_type: text("x-weir-task-type").map(str::to_owned),
         budget_tier: text("x-weir-budget-tier").map(str::to_owned),
+        user: text("x-weir-user").map(str::to_owned),
     }
 }
 
@@ -104,13 +105,20 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 ///
 /// # Errors
 /// The client is gone; there is nobody to answer.
-pub async fn take(session: &mut Session, ticket: &mut Ticket, endpoint: &Endpoint) -> Result<Taken> {
+pub async fn take(
+    session: &mut Session,
+    ticket: &mut Ticket,
+    endpoint: &Endpoint,
+) -> Result<Taken> {
+    match endpoint.kind {
+        Kind::Health => return local(ticket, r#"{"status":"ok"}"#.into()),
+        Kind::Ready => return ready(ticket),
+        _ => {}
+    }
     if let Some(refused) = closed(ticket) {
         return Ok(Taken::Refused(refused));
     }
     match endpoint.kind {
-        Kind::Health => return local(ticket, r#"{"status":"ok"}"#.into()),
-        Kind::Ready => return ready(ticket),
         Kind::Unknown => {
             let why = format!("there is nothing at {}", ticket.arrival.path);
             return Ok(Taken::Refused(ApiError::new(Code::NotFound, why)));
@@ -119,7 +127,7 @@ pub async fn take(session: &mut Session, ticket: &mut Ticket, endpoint: &Endpoin
             let why = format!("{} takes {allowed} only", ticket.arrival.path);
             return Ok(Taken::Refused(ApiError::new(Code::NotFound, why)));
         }
-        Kind::Chat | Kind::Models | Kind::Model | Kind::NotYet => {}
+        _ => {}
     }
     if let Err(refused) = ticket.authenticate(secret(&session.req_header().headers)) {
         return Ok(Taken::Refused(refused));
@@ -154,7 +162,7 @@ async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
         Err(refused) => return Ok(Taken::Refused(refused)),
     };
     let since = Instant::now();
-    let admitted = ticket.admit(body, |n| fastrand::u64(0..n.max(1)));
+    let admitted = ticket.admit(body, fastrand::u64(..));
     ticket.own_since(since);
     Ok(match admitted {
         Ok(()) => Taken::Proxy,
@@ -181,7 +189,8 @@ async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes
     let mut buffer = BytesMut::new();
     loop {
         let Ok(read) = tokio::time::timeout(server.body, session.read_request_body()).await else {
-            let refused = ApiError::new(Code::InvalidRequest, "the request body did not come in time");
+            let refused =
+                ApiError::new(Code::InvalidRequest, "the request body did not come in time");
             return Ok(Err(ApiError { status: 408, ..refused }));
         };
         let Some(piece) = read? else { break };
@@ -212,14 +221,10 @@ fn coding(head: &RequestHeader) -> Option<String> {
 }
 
 fn ready(ticket: &Ticket) -> Result<Taken> {
-    let reasons = ticket.not_ready();
-    if reasons.is_empty() {
-        return local(ticket, r#"{"status":"ready"}"#.into());
-    }
-    let body = serde_json::json!({ "status": "not ready", "reasons": reasons }).to_string();
-    let body = Bytes::from(body);
+    let health = ticket.health();
+    let body = Bytes::from(health.json());
     let mut header = answer::local(ticket, &body)?;
-    header.set_status(503)?;
+    header.set_status(if health.is_ready() { 200 } else { 503 })?;
     Ok(Taken::Local(header, body))
 }
 

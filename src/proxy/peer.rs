@@ -11,7 +11,12 @@ const NET: Duration = Duration::from_secs(10);
 
 /// The peer of one try. `left` is what is left of the request's time, `age` seconds since start.
 #[must_use]
-pub fn peer(provider: &Provider, address: SocketAddr, left: Option<Duration>, age: u64) -> HttpPeer {
+pub fn peer(
+    provider: &Provider,
+    address: SocketAddr,
+    left: Option<Duration>,
+    age: u64,
+) -> HttpPeer {
     let sni = if provider.base.tls { provider.base.host.clone() } else { String::new() };
     let mut peer = HttpPeer::new(address, provider.base.tls, sni);
     let times = &provider.timeouts;

@@ -56,7 +56,8 @@ fn upstream(x: &mut Exchange, error: &Error, reused: bool, now: Instant) -> Verd
     );
     let status = x.ticket().and_then(|t| t.running.as_ref()).map_or(0, |r| r.status);
     if x.has_content() {
-        let failure = failure(Class::Server, "the provider cut its answer short", Some("truncated"));
+        let failure =
+            failure(Class::Server, "the provider cut its answer short", Some("truncated"));
         x.set_error(Outcome::Truncated, ApiError::from_failure(&failure, 1));
         return Verdict::Stop;
     }

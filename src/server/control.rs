@@ -5,6 +5,7 @@ use super::reload::Reloads;
 use super::{Banner, Claim, EXIT_OK, EXIT_UNAVAILABLE, Shared, notify};
 use crate::flow::Gateway;
 use crate::meter::Stop;
+use crate::proxy::resolver::{self, Resolver};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ const WRITERS_MAX: Duration = Duration::from_secs(5);
 pub struct Parts {
     pub gateway: Arc<Gateway>,
     pub shared: Arc<Shared>,
+    pub resolver: Arc<Resolver>,
     pub claims: Vec<Claim>,
     pub admin: Option<SocketAddr>,
     pub banner: Option<Banner>,
@@ -53,11 +55,9 @@ pub fn run(parts: Parts) {
 }
 
 async fn control(mut parts: Parts) -> u8 {
-    let signals = tokio::spawn(signals(
-        parts.gateway.clone(),
-        parts.reloads.clone(),
-        parts.way.clone(),
-    ));
+    let signals =
+        tokio::spawn(signals(parts.gateway.clone(), parts.reloads.clone(), parts.way.clone()));
+    let addresses = tokio::spawn(resolver::run(parts.resolver.clone(), parts.gateway.clone()));
     if let Err(code) = announce(&mut parts).await {
         return code;
     }
@@ -66,6 +66,7 @@ async fn control(mut parts: Parts) -> u8 {
     })
     .await;
     signals.abort();
+    addresses.abort();
     settle(parts);
     EXIT_OK
 }

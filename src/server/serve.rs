@@ -4,6 +4,7 @@ use super::front::Front;
 use super::{Claim, Shared};
 use crate::flow::Gateway;
 use crate::proxy::Proxy;
+use crate::proxy::resolver::Resolver;
 use async_trait::async_trait;
 use pingora::listeners::{L4BufferSettings, ListenerConfig, TcpSocketOptions};
 use pingora::protocols::TcpKeepalive;
@@ -29,20 +30,27 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     user_timeout: Duration::ZERO,
 };
 
-/// A server that is ready to run.
-pub fn build(gateway: &Arc<Gateway>, shared: &Arc<Shared>, claims: &[Claim]) -> Server {
+/// A server that is ready to run, and the providers' addresses that its proxy uses.
+pub fn build(
+    gateway: &Arc<Gateway>,
+    shared: &Arc<Shared>,
+    claims: &[Claim],
+) -> (Server, Arc<Resolver>) {
     let settings = gateway.snapshot.load().server.clone();
     let drain = settings.drain.saturating_add(settings.drain_delay).as_secs();
     let conf = ServerConf {
         threads: settings.threads,
-        upstream_keepalive_pool_size: settings.upstream_idle,
+        // Pingora multiplies it by the threads (pingora-core 0.9.1, connectors/mod.rs).
+        upstream_keepalive_pool_size: settings.upstream_idle.div_ceil(settings.threads.max(1)),
         max_retries: LOOP_TURNS_MAX,
         grace_period_seconds: Some(drain.saturating_add(NET_SECONDS)),
         ..ServerConf::default()
     };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
-    let proxy = pingora::proxy::http_proxy(&server.configuration, Proxy::new(gateway.clone()));
+    let proxy = Proxy::new(gateway.clone());
+    let resolver = proxy.resolver();
+    let proxy = pingora::proxy::http_proxy(&server.configuration, proxy);
     let front = Front::new(gateway.clone(), shared.clone(), proxy);
     let mut service = Service::new("clients".into(), front);
     for claim in claims {
@@ -55,7 +63,7 @@ pub fn build(gateway: &Arc<Gateway>, shared: &Arc<Shared>, claims: &[Claim]) -> 
         service.add_listener(listener);
     }
     server.add_service(service);
-    server
+    (server, resolver)
 }
 
 /// Serves until `closing` becomes true, then sleeps out the grace period (the control thread ends

@@ -9,6 +9,10 @@ use std::time::Duration;
 /// How long a statement waits for another process's lock. The one writer tries again by itself.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// The write-ahead log moves into the database at this many pages (16 MiB): the only moment at
+/// which the writer waits for the disk, and SQLite's own 1,000 make four times as many of them.
+const WAL_PAGES: u32 = 4_000;
+
 /// What a database can do to us.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -88,6 +92,7 @@ pub fn open(path: &Path) -> Result<Connection, Error> {
     db.busy_timeout(BUSY).map_err(sql)?;
     db.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(sql)?;
     db.pragma_update(None, "synchronous", "normal").map_err(sql)?;
+    db.pragma_update(None, "wal_autocheckpoint", WAL_PAGES).map_err(sql)?;
     db.set_prepared_statement_cache_capacity(32);
     // Immediate: of two processes that start at once, one waits and then finds it done.
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;

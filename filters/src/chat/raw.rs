@@ -145,15 +145,15 @@ mod tests {
 
     #[test]
     fn compacting_leaves_digits_strings_and_escapes_alone() {
-        let raw = "{ \"a b\" : [ 1.0 , 12345678901234567890 ],\n\t\"q\": \"x \\\" y\\\\\" , \"é\":1e400 }";
-        let want = "{\"a b\":[1.0,12345678901234567890],\"q\":\"x \\\" y\\\\\",\"é\":1e400}";
+        let raw = r#"{ "a b" : [ 1.0 , 12345678901234567890 ],
+            "q": "x \" y\\" , "é":1e400 }"#;
+        let want = r#"{"a b":[1.0,12345678901234567890],"q":"x \" y\\","é":1e400}"#;
         assert_eq!(compact(raw), want);
     }
 
     #[test]
     fn members_keep_order_and_raw_values() {
-        let members = Members::of("{\"b\": 1.0, \"\\u0061\": \"x\\n\"}");
-        let Some(members) = members else { panic!("an object") };
+        let members = Members::of("{\"b\": 1.0, \"\\u0061\": \"x\\n\"}").unwrap_or_default();
         assert_eq!(members.0[0].1.get(), "1.0");
         assert_eq!(members.text("a").as_deref(), Some("x\n"));
         assert!(Members::of("[1]").is_none());

@@ -64,10 +64,7 @@ struct CalledShape<'a> {
 
 pub(super) fn messages<'a>(raw: Raw<'a>) -> Result<Vec<Message<'a>>, ApiError> {
     let list: Vec<Raw<'a>> = parse("messages", raw)?;
-    list.into_iter()
-        .enumerate()
-        .map(|(at, one)| message(&format!("messages[{at}]"), one))
-        .collect()
+    list.into_iter().enumerate().map(|(at, one)| message(&format!("messages[{at}]"), one)).collect()
 }
 
 fn message<'a>(at: &str, raw: Raw<'a>) -> Result<Message<'a>, ApiError> {

@@ -1,4 +1,4 @@
-//! The canonical reply: strict chunks of a stream, or one whole completion (protocols.md section 1).
+//! The canonical reply: strict chunks of a stream, or one completion (protocols.md section 1).
 
 use super::raw::{put_comma, put_member, put_name, put_raw, put_text};
 use crate::tokens::{Channel, Counter};

@@ -121,7 +121,7 @@ pub struct Tap {
     pub counter: Counter,
 }
 
-/// [`Failure::code`] of an answer that began and ended before its end; no other failure has it.
+/// [`Failure::code`] of an answer that began and stopped before its end, with class `Server`.
 pub const TRUNCATED: &str = "truncated";
 
 /// How a stream ended.

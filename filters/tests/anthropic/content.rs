@@ -51,7 +51,8 @@ fn files_are_documents_with_their_names() {
 #[test]
 fn a_breakpoint_stays_on_its_part_and_a_messages_own_on_the_last_one() {
     let cached = block(
-        r#"{"type":"image_url","image_url":{"url":"https://x.test/"},"cache_control":{"type":"ephemeral"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"https://x.test/"},
+            "cache_control":{"type":"ephemeral"}}"#,
     );
     assert_eq!(cached["cache_control"], json!({"type": "ephemeral"}));
     let sent = ask(
@@ -66,7 +67,8 @@ fn a_breakpoint_stays_on_its_part_and_a_messages_own_on_the_last_one() {
 
 #[test]
 fn the_providers_own_blocks_pass_as_they_came() {
-    let part = r#"{"type":"document","source":{"type":"text","media_type":"text/plain","data":"x"},"citations":{"enabled":true}}"#;
+    let part = r#"{"type":"document","source":{"type":"text","media_type":"text/plain",
+        "data":"x"},"citations":{"enabled":true}}"#;
     assert_eq!(block(part), serde_json::from_str::<Value>(part).unwrap());
 }
 

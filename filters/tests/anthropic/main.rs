@@ -7,6 +7,7 @@
 mod replay;
 
 mod content;
+mod ends;
 mod random;
 mod recorded;
 mod request;
@@ -145,11 +146,12 @@ fn stream(events: &[&str], asked: bool) -> Filtered {
     filter(&[sse(events)], asked, true)
 }
 
-/// Events with the names that their types say.
+/// Events with the names that their types say. Data that a test wrote on several lines is joined.
 fn sse(events: &[&str]) -> Bytes {
     let mut out = String::new();
     for data in events {
-        let json: Value = serde_json::from_str(data).unwrap_or_default();
+        let data: String = data.lines().map(str::trim_start).collect();
+        let json: Value = serde_json::from_str(&data).unwrap_or_default();
         if let Some(name) = json["type"].as_str() {
             out += &format!("event: {name}\n");
         }

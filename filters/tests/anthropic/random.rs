@@ -1,4 +1,4 @@
-//! Whatever a caller or a provider may think of: no panic, and always the members that are required.
+//! Whatever a caller or a provider may think of: no panic, and always the required members.
 
 use super::{context, filter, try_ask};
 use bytes::Bytes;
@@ -37,9 +37,11 @@ fn message() -> impl Strategy<Value = Value> {
         Just("developer"),
         Just("tool"),
     ];
-    let content = prop_oneof![leaf(), proptest::collection::vec(part(), 0..3).prop_map(Value::from)];
-    let call = ("[a-z:.]{0,3}", leaf())
-        .prop_map(|(id, args)| json!({"id": id, "function": {"name": "f", "arguments": args.to_string()}}));
+    let content =
+        prop_oneof![leaf(), proptest::collection::vec(part(), 0..3).prop_map(Value::from)];
+    let call = ("[a-z:.]{0,3}", leaf()).prop_map(
+        |(id, args)| json!({"id": id, "function": {"name": "f", "arguments": args.to_string()}}),
+    );
     let calls = prop_oneof![
         3 => Just(Value::Null),
         2 => proptest::collection::vec(call, 0..3).prop_map(Value::from),

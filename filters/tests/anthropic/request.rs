@@ -21,7 +21,8 @@ fn path_version_and_model_are_the_providers() {
 #[test]
 fn system_and_developer_texts_become_blocks_in_order_and_keep_cache_control() {
     let sent = ask(
-        r#"[{"role":"system","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},
+        r#"[{"role":"system","content":[{"type":"text","text":"a",
+            "cache_control":{"type":"ephemeral"}},
             {"type":"text","text":" "}]},
             {"role":"user","content":"hi"},
             {"role":"developer","content":"b","cache_control":{"type":"ephemeral","ttl":"1h"}}]"#,
@@ -50,7 +51,8 @@ fn turns(messages: &str) -> Vec<String> {
 #[test]
 fn messages_of_one_side_are_one_turn() {
     let got = turns(
-        r#"[{"role":"user","content":"a"},{"role":"user","content":["b",{"type":"text","text":"c"}]},
+        r#"[{"role":"user","content":"a"},{"role":"user","content":["b",{"type":"text",
+            "text":"c"}]},
             {"role":"assistant","content":"d"},{"role":"assistant","content":"e"},
             {"role":"user","content":"f"}]"#,
     );
@@ -95,7 +97,8 @@ fn max_tokens_is_the_callers_else_the_models_else_4096() {
     assert_eq!(limit("", 0), 4096);
     assert_eq!(limit("", 8192), 8192);
     assert_eq!(limit(r#","max_tokens":5"#, 8192), 5);
-    assert_eq!(limit(r#","max_tokens":5,"max_completion_tokens":9"#, 8192), 9);
+    assert_eq!(limit(r#","max_tokens":5,"max_completion_tokens":9"#, 8192), 5);
+    assert_eq!(limit(r#","max_completion_tokens":9"#, 8192), 9);
     assert_eq!(limit(r#","max_tokens":5,"max_completion_tokens":null"#, 0), 5);
 }
 
@@ -182,7 +185,8 @@ fn a_json_schema_is_output_config_format_and_keeps_its_digits() {
     let schema = r#"{"type":"object","properties":{"a":{"maximum":1.0}}}"#;
     let more = format!(
         r#""output_config":{{"effort":"low"}},
-           "response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}"#
+           "response_format":{{"type":"json_schema",
+             "json_schema":{{"name":"n","schema":{schema}}}}}"#
     );
     let sent = hello(&more);
     let want = format!(

@@ -1,28 +1,34 @@
 //! Streams by rule: what each event comes to, and what an end is worth.
 
-use super::{context, filter, sse, stream};
+use super::{context, sse, stream};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use weir_filters::error::Class;
 use weir_filters::usage::Usage;
 use weir_filters::wire::{Step, Wire};
 
-const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-y","content":[],"usage":{"input_tokens":30,"cache_read_input_tokens":5,"output_tokens":2}}}"#;
-const TEXT: &str = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
-const HI: &str = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi \u00e9\n"}}"#;
-const TEXT_END: &str = r#"{"type":"content_block_stop","index":0}"#;
-const STOP: &str = r#"{"type":"message_stop"}"#;
+pub(super) const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message",
+    "role":"assistant","model":"claude-y","content":[],"usage":{"input_tokens":30,
+    "cache_read_input_tokens":5,"output_tokens":2}}}"#;
+pub(super) const TEXT: &str =
+    r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+pub(super) const HI: &str = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta",
+    "text":"hi \u00e9\n"}}"#;
+pub(super) const TEXT_END: &str = r#"{"type":"content_block_stop","index":0}"#;
+pub(super) const STOP: &str = r#"{"type":"message_stop"}"#;
 
 fn tool(index: u32, id: &str, input: &str) -> String {
     format!(
-        r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"tool_use","id":"{id}","name":"get_time","input":{input}}}}}"#
+        r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"tool_use",
+            "id":"{id}","name":"get_time","input":{input}}}}}"#
     )
 }
 
 fn fragment(index: u32, json: &str) -> String {
     let json = serde_json::to_string(json).unwrap();
     format!(
-        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":{json}}}}}"#
+        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta",
+            "partial_json":{json}}}}}"#
     )
 }
 
@@ -32,11 +38,12 @@ fn end(index: u32) -> String {
 
 fn delta(reason: &str, usage: &str) -> String {
     format!(
-        r#"{{"type":"message_delta","delta":{{"stop_reason":{reason},"stop_sequence":null}},"usage":{usage}}}"#
+        r#"{{"type":"message_delta","delta":{{"stop_reason":{reason},"stop_sequence":null}},
+            "usage":{usage}}}"#
     )
 }
 
-fn settled(reason: &str) -> String {
+pub(super) fn settled(reason: &str) -> String {
     delta(&format!("\"{reason}\""), r#"{"output_tokens":18}"#)
 }
 
@@ -72,7 +79,11 @@ fn usage_of_the_delta_replaces_the_starts_field_by_field_s29() {
     assert_eq!(usage["completion_tokens"], 18);
     assert_eq!(usage["total_tokens"], 53);
     assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 5);
-    let later = delta(r#""end_turn""#, r#"{"input_tokens":31,"output_tokens":4,"cache_creation_input_tokens":7,"output_tokens_details":{"thinking_tokens":3}}"#);
+    let later = delta(
+        r#""end_turn""#,
+        r#"{"input_tokens":31,"output_tokens":4,"cache_creation_input_tokens":7,
+            "output_tokens_details":{"thinking_tokens":3}}"#,
+    );
     let got = stream(&[START, TEXT, HI, TEXT_END, &later, STOP], false);
     let want = Usage { input: 31, cached: 5, cache_write: 7, output: 4, reasoning: 3 };
     assert_eq!(got.usage, Some(want));
@@ -112,7 +123,8 @@ fn a_tool_call_is_streamed_and_finishes_as_tool_calls_t01() {
     let deltas: Vec<_> = parts.iter().map(|c| &c["choices"][0]["delta"]["tool_calls"][0]).collect();
     assert_eq!(
         *deltas[1],
-        json!({"index": 0, "id": "t1", "type": "function", "function": {"name": "get_time", "arguments": ""}})
+        json!({"index": 0, "id": "t1", "type": "function",
+               "function": {"name": "get_time", "arguments": ""}})
     );
     assert_eq!(*deltas[2], json!({"index": 0, "function": {"arguments": "{\"tz\":"}}));
 }
@@ -120,7 +132,8 @@ fn a_tool_call_is_streamed_and_finishes_as_tool_calls_t01() {
 /// Hazard T02: indexes count tool calls, not blocks.
 #[test]
 fn tool_indexes_are_dense_whatever_stands_between_them_t02() {
-    let hidden = r#"{"type":"content_block_start","index":2,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}"#;
+    let hidden = r#"{"type":"content_block_start","index":2,
+        "content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}"#;
     let events = [
         START,
         TEXT,
@@ -180,7 +193,8 @@ fn stop_reasons_are_mapped_and_unknown_ones_are_a_stop_t03() {
         let got = stream(&[START, TEXT, HI, TEXT_END, &settled(reason), STOP], false);
         assert_eq!(got.seen(false).choices[&0].finish.as_deref(), Some(want), "{reason}");
         let body = format!(
-            r#"{{"type":"message","id":"m","model":"c","content":[{{"type":"text","text":"a"}}],"stop_reason":"{reason}"}}"#
+            r#"{{"type":"message","id":"m","model":"c","content":[{{"type":"text",
+                "text":"a"}}],"stop_reason":"{reason}"}}"#
         );
         let whole = Wire::Anthropic.whole(body.into(), context(false)).unwrap();
         assert_eq!(whole.tap.finish, Some(want), "{reason}");
@@ -191,12 +205,17 @@ fn stop_reasons_are_mapped_and_unknown_ones_are_a_stop_t03() {
 fn thinking_is_reasoning_and_its_seal_comes_in_thinking_blocks() {
     let events = [
         START,
-        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
-        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"h\u00e9"}}"#,
-        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m"}}"#,
-        r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking",
+            "thinking":"","signature":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta",
+            "thinking":"h\u00e9"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta",
+            "thinking":"m"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta",
+            "signature":"c2ln"}}"#,
         &end(0),
-        r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"eA=="}}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking",
+            "data":"eA=="}}"#,
         &end(1),
         &TEXT.replace(":0,", ":2,"),
         &HI.replace(":0,", ":2,"),
@@ -211,8 +230,7 @@ fn thinking_is_reasoning_and_its_seal_comes_in_thinking_blocks() {
     let parts = chunks(&got.out);
     let blocks = parts.iter().map(|c| &c["choices"][0]["delta"]["thinking_blocks"]);
     let blocks: Vec<_> = blocks.filter(|blocks| !blocks.is_null()).collect();
-    let want =
-        json!([{"index": 0, "type": "thinking", "thinking": "hém", "signature": "c2ln"}]);
+    let want = json!([{"index": 0, "type": "thinking", "thinking": "hém", "signature": "c2ln"}]);
     assert_eq!(*blocks[0], want);
     assert_eq!(*blocks[1], json!([{"index": 1, "type": "redacted_thinking", "data": "eA=="}]));
 }
@@ -221,9 +239,11 @@ fn thinking_is_reasoning_and_its_seal_comes_in_thinking_blocks() {
 #[test]
 fn pings_are_comments_and_unknown_events_nothing_t04() {
     let new = r#"{"type":"brand_new_thing","index":"x","delta":"y","message":7,"usage":[]}"#;
-    let odd = r#"{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{}}}"#;
+    let odd = r#"{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta",
+        "citation":{}}}"#;
     let ping = r#"{"type":"ping"}"#;
-    let events = [START, ping, new, TEXT, HI, odd, ping, "null", TEXT_END, &settled("end_turn"), STOP];
+    let events =
+        [START, ping, new, TEXT, HI, odd, ping, "null", TEXT_END, &settled("end_turn"), STOP];
     let got = stream(&events, false);
     assert_eq!(got.seen(false).choices[&0].text, "hi é\n");
     let text = String::from_utf8(got.out).unwrap();
@@ -233,8 +253,10 @@ fn pings_are_comments_and_unknown_events_nothing_t04() {
 
 #[test]
 fn nothing_has_started_before_content_thinking_a_tool_or_an_end() {
-    let thinking = r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"h"}}"#;
-    let think = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#;
+    let thinking = r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta",
+        "thinking":"h"}}"#;
+    let think = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking",
+        "thinking":""}}"#;
     for (events, starts) in [
         (vec![START], false),
         (vec![START, r#"{"type":"ping"}"#, TEXT], false),
@@ -265,123 +287,4 @@ fn a_second_start_is_ignored_unless_it_tears_a_tool_call() {
     let got = stream(&torn, false);
     assert_eq!(got.failure().class, Class::Invalid);
     got.seen(false);
-}
-
-/// Hazard T05: an error event ends the stream as a failure; what came before it stands.
-#[test]
-fn an_error_event_is_a_failure_of_its_class_and_nothing_follows_it_t05() {
-    for (kind, class) in [
-        ("overloaded_error", Class::Overloaded),
-        ("rate_limit_error", Class::RateLimited),
-        ("api_error", Class::Server),
-        ("authentication_error", Class::Auth),
-        ("timeout_error", Class::Timeout),
-        ("invalid_request_error", Class::BadRequest),
-    ] {
-        let error =
-            format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{}"}}}}"#, "x".repeat(900));
-        let got = stream(&[START, TEXT, HI, &error, TEXT_END, &settled("end_turn"), STOP], true);
-        assert_eq!(got.failure().class, class, "{kind}");
-        assert_eq!(got.seen(false).choices[&0].text, "hi é\n");
-        // Hazard S39: the error's own text is no output.
-        assert!(got.counted < 10, "{}", got.counted);
-        let got = stream(&[&error], true);
-        assert!(!got.started && got.out.is_empty() && got.failure().class == class);
-    }
-}
-
-#[test]
-fn an_error_between_delta_and_stop_leaves_no_finish_behind() {
-    let error = r#"{"type":"error","error":{"type":"api_error","message":"x"}}"#;
-    let got = stream(&[START, TEXT, HI, TEXT_END, &settled("end_turn"), error], true);
-    assert_eq!(got.failure().class, Class::Server);
-    assert_eq!(got.seen(true).choices[&0].finish, None);
-}
-
-/// Hazard S16: `[DONE]` is for answers that were finished, and only for those.
-#[test]
-fn a_stream_without_a_stop_reason_is_truncated_and_has_no_done_s16() {
-    for clean in [true, false] {
-        let got = filter(&[sse(&[START, TEXT, HI, HI])], true, clean);
-        assert_eq!(got.failure().code.as_deref(), Some("truncated"));
-        assert_eq!(got.seen(true).choices[&0].text, "hi é\nhi é\n");
-        assert!(!String::from_utf8_lossy(&got.out).contains("[DONE]"));
-        let got = filter(&[sse(&[START, TEXT, HI, TEXT_END, &settled("end_turn")])], true, clean);
-        assert!(got.complete());
-        assert_eq!(got.seen(true).choices[&0].finish.as_deref(), Some("stop"));
-    }
-    // Cut: the prompt as reported, the output as far as it passed.
-    let got = filter(&[sse(&[START, TEXT, HI, HI, HI])], true, false);
-    let usage = got.usage.unwrap();
-    assert_eq!((usage.input, usage.cached, usage.output), (30, 5, got.counted));
-}
-
-#[test]
-fn message_stop_alone_is_no_answer() {
-    let got = stream(&[START, TEXT, HI, TEXT_END, STOP], false);
-    assert_eq!(got.failure().class, Class::Invalid);
-    got.seen(false);
-}
-
-/// Hazards S32 and S37: a 200 that holds no stream.
-#[test]
-fn an_empty_200_a_page_and_rubbish_are_failures_that_start_nothing_s32_s37() {
-    for body in [
-        "",
-        "\n\n",
-        ": x\n\n: y\n\n",
-        "<html>busy</html>",
-        " <!doctype html>",
-        "upstream error",
-        "[1,2]",
-        "{}",
-        "{\"a\":",
-        "data: {not json}\n\n",
-        "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-    ] {
-        let got = filter(&[Bytes::from_static(body.as_bytes())], true, true);
-        assert_eq!(got.failure().class, Class::Invalid, "{body}");
-        assert_eq!(got.failure().code, None, "{body}");
-        assert!(!got.started && !String::from_utf8_lossy(&got.out).contains("data:"), "{body}");
-    }
-}
-
-#[test]
-fn a_json_error_in_place_of_a_stream_is_that_error() {
-    let body = br#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let got = filter(&[Bytes::from_static(body)], true, true);
-    assert_eq!(got.failure().class, Class::Overloaded);
-    assert!(!got.started);
-}
-
-#[test]
-fn a_json_message_in_place_of_a_stream_is_streamed() {
-    let body = br#"{"type":"message","id":"m1","model":"c","role":"assistant","content":[
-        {"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"a"},
-        {"type":"text","text":"b"},{"type":"tool_use","id":"t","name":"f","input":{"x": 1.0}}],
-        "stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}"#;
-    for cut in [0, 1, 50, 200] {
-        let body = Bytes::from_static(body);
-        let got = filter(&[body.slice(..cut), body.slice(cut..)], true, true);
-        let seen = got.seen(true);
-        let choice = &seen.choices[&0];
-        assert_eq!((&*choice.text, &*choice.reasoning), ("ab", "hm"));
-        assert_eq!(choice.tools[0].arguments, "{\"x\":1.0}");
-        assert_eq!(choice.finish.as_deref(), Some("tool_calls"));
-        assert_eq!(got.usage.unwrap().output, 4);
-    }
-}
-
-#[test]
-fn whatever_follows_the_end_is_swallowed() {
-    let got = stream(&[START, TEXT, HI, TEXT_END, &settled("end_turn"), STOP, HI, "[DONE]", "{x"], false);
-    assert!(got.complete());
-    assert_eq!(got.seen(false).choices[&0].text, "hi é\n");
-}
-
-#[test]
-fn an_event_without_a_type_goes_by_its_name() {
-    let body = String::from_utf8(sse(&[START, TEXT, HI, TEXT_END, &settled("end_turn")]).to_vec());
-    let body = body.unwrap() + "event: message_stop\ndata: {}\n\n";
-    assert!(filter(&[body.into()], false, true).complete());
 }

@@ -70,8 +70,10 @@ fn tool_loop(blocks: &str) -> super::Sent {
 #[test]
 fn thinking_blocks_come_back_unchanged_in_front_of_everything() {
     let sent = tool_loop(
-        r#","thinking_blocks":[{"index":0,"type":"thinking","thinking":"h\u00e9 \"x\"","signature":"c2ln+/="},
-            {"type":"redacted_thinking","data":"ZGF0YQ"},{"type":"thinking","thinking":"unsealed"}]"#,
+        r#","thinking_blocks":[{"index":0,"type":"thinking","thinking":"h\u00e9 \"x\"",
+            "signature":"c2ln+/="},
+            {"type":"redacted_thinking","data":"ZGF0YQ"},
+            {"type":"thinking","thinking":"unsealed"}]"#,
     );
     let blocks = sent.json["messages"][1]["content"].as_array().unwrap();
     let want = json!({"type": "thinking", "thinking": "hé \"x\"", "signature": "c2ln+/="});

@@ -3,7 +3,8 @@
 use super::{ask, hello};
 use serde_json::{Value, json};
 
-const F: &str = r#""tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#;
+const F: &str =
+    r#""tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#;
 
 #[test]
 fn a_schema_is_spliced_with_every_digit_and_always_an_object() {
@@ -18,7 +19,7 @@ fn a_schema_is_spliced_with_every_digit_and_always_an_object() {
     );
     assert!(
         sent.text.contains(
-            r#""input_schema":{"type":"object","properties":{"x":{"const":12345678901234567890,"minimum":1.0}}}"#
+            r#"{"type":"object","properties":{"x":{"const":12345678901234567890,"minimum":1.0}}}"#
         ),
         "{}",
         sent.text
@@ -36,12 +37,13 @@ fn a_schema_is_spliced_with_every_digit_and_always_an_object() {
 fn strict_and_foreign_tools_are_dropped_and_named_the_providers_own_pass() {
     let sent = hello(
         r#""tools":[{"type":"function","function":{"name":"a","strict":true}},
+            {"type":"function","function":{"name":"b","strict":true}},
             {"type":"web_search_20250305","name":"web_search","max_uses":3},
             {"type":"custom","custom":{"name":"x"}}]"#,
     );
     let tools = sent.json["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), 2);
-    assert_eq!(tools[1]["type"], "web_search_20250305");
+    assert_eq!(tools.len(), 3);
+    assert_eq!(tools[2]["type"], "web_search_20250305");
     assert_eq!(sent.dropped, ["tools.strict", "tools.custom"]);
 }
 

@@ -49,7 +49,9 @@ impl Feed {
         if !self.left.front().is_some_and(|b| fits(first.len(), b)) {
             return Some(first);
         }
-        let mut joined = Vec::with_capacity(first.len() + self.left.iter().map(Bytes::len).sum::<usize>().min(PIECE_MAX));
+        let mut joined = Vec::with_capacity(
+            first.len() + self.left.iter().map(Bytes::len).sum::<usize>().min(PIECE_MAX),
+        );
         joined.extend_from_slice(&first);
         while self.left.front().is_some_and(|b| fits(joined.len(), b)) {
             if let Some(next) = self.left.pop_front() {

@@ -92,7 +92,7 @@ impl Downstream {
         };
         let sleep = Box::pin(tokio::time::sleep_until(now + std::time::Duration::from_secs(3600)));
         let it = Self { inner, control, sleep, bell, hold };
-        *session = Box::new(ServerSession::Custom(Box::new(it)));
+        **session = ServerSession::Custom(Box::new(it));
     }
 
     /// Gives the place back; nothing happens where it has been given back before.
@@ -100,7 +100,8 @@ impl Downstream {
         if !session.is_custom() {
             return;
         }
-        drop(std::mem::replace(session, nobody()));
+        // Dropping the stand-in puts the session it held into the slot.
+        **session = ServerSession::Custom(Box::new(()));
         if let Some(inner) = control.slot.lock().take() {
             *session = inner;
         }

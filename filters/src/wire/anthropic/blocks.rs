@@ -26,9 +26,16 @@ pub(super) struct Open {
 pub(super) enum Kind {
     Text,
     /// `None` when it grew too long to be kept.
-    Thinking { text: Option<String>, signature: Option<String> },
+    Thinking {
+        text: Option<String>,
+        signature: Option<String>,
+    },
     /// `input` is what stood in the block's start, for the case that no fragment follows.
-    Tool { number: u32, input: String, fragments: bool },
+    Tool {
+        number: u32,
+        input: String,
+        fragments: bool,
+    },
     /// Not for the caller: the provider's own tools, and what is not known yet.
     Hidden,
 }

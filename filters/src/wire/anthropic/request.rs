@@ -2,11 +2,11 @@
 
 use super::turns::Prompt;
 use super::{Ask, Outgoing, tools};
-use crate::wire::Params;
 use crate::chat::raw::{Members, put_member, put_name, put_raw, put_text, text};
 use crate::chat::{Chat, Format, Number};
 use crate::error::{ApiError, Code};
 use crate::peek::{self, BadBody, Edits, Segments};
+use crate::wire::Params;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -39,11 +39,7 @@ pub(super) fn build(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
 }
 
 /// The provider's `params` work on the members of Messages, whoever wrote them.
-fn edited(
-    body: Bytes,
-    params: &Params,
-    dropped: &mut Vec<String>,
-) -> Result<Segments, ApiError> {
+fn edited(body: Bytes, params: &Params, dropped: &mut Vec<String>) -> Result<Segments, ApiError> {
     if *params == Params::default() {
         return Ok(body.into());
     }
@@ -109,7 +105,9 @@ impl<'a> Body<'a> {
         self.put_output_config();
         self.put_metadata();
         self.put_rest();
-        tools::put(&mut self.out, self.chat, &mut self.dropped);
+        for name in tools::put(&mut self.out, self.chat) {
+            self.drop(&name);
+        }
         self.prompt.put(&mut self.out);
         if self.chat.n.is_some_and(|n| n > 1) {
             self.drop("n");

@@ -62,10 +62,11 @@ impl Reply for Stream {
     /// Until the provider's last word, its output is the estimate that a message starts with; what
     /// has really passed is nearer to what will be charged.
     fn tap(&mut self) -> &mut Tap {
-        if !self.settled && self.tokens.has_output() {
+        if !self.settled
+            && let Some(usage) = self.tokens.usage()
+        {
             let output = self.tap.counter.total();
             let reasoning = self.tap.counter.reasoning();
-            let usage = self.tokens.usage().unwrap_or_default();
             self.tap.usage = Some(Usage { output: output.max(usage.output), reasoning, ..usage });
         }
         &mut self.tap
@@ -135,10 +136,15 @@ impl Stream {
         if self.stop_reason.is_some() {
             return self.complete(step);
         }
-        match (self.chunks.is_some(), clean) {
-            (false, true) => self.fail(step, Class::Invalid, "the reply is an empty stream"),
-            (_, true) => self.fail(step, Class::Invalid, "the stream ended before its answer did"),
-            (_, false) => self.fail(step, Class::Server, "the connection was cut"),
+        if self.started {
+            let why = "the provider's stream ended before its answer did";
+            let failure = Failure::new(Class::Server, 200, why);
+            let code = Some("truncated".to_owned());
+            return self.end(step, End::Failed(Failure { code, ..failure }));
+        }
+        match clean {
+            true => self.fail(step, Class::Invalid, "the provider's stream holds no answer"),
+            false => self.fail(step, Class::Server, "the connection broke before the answer"),
         }
     }
 
@@ -272,11 +278,7 @@ impl Stream {
     }
 
     pub(super) fn fail(&mut self, step: &mut Step, class: Class, why: &str) {
-        let mut failure = Failure::new(class, 200, why);
-        if self.started {
-            failure.code = Some("truncated".into());
-        }
-        self.end(step, End::Failed(failure));
+        self.end(step, End::Failed(Failure::new(class, 200, why)));
     }
 
     fn end(&mut self, step: &mut Step, end: End) {

@@ -4,11 +4,11 @@ use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw};
 use crate::chat::{Chat, Function, Tool, ToolChoice};
 use serde_json::value::RawValue;
 
-/// Writes `tools` and `tool_choice`; names in `dropped` what had to be left out.
-pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>) {
-    let mut tools = Vec::new();
+/// Writes `tools` and `tool_choice`; gives the names of what had to be left out.
+pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>) -> Vec<String> {
+    let (mut tools, mut dropped) = (Vec::new(), Vec::new());
     for tool in &chat.tools {
-        put_tool(&mut tools, tool, dropped);
+        put_tool(&mut tools, tool, &mut dropped);
     }
     let forced = forced(chat);
     if tools.is_empty() {
@@ -16,7 +16,7 @@ pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>)
         if forced {
             dropped.push("tool_choice".into());
         }
-        return;
+        return dropped;
     }
     put_name(out, "tools");
     out.push(b'[');
@@ -26,6 +26,7 @@ pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>)
     if matches!(chat.tool_choice, Some(ToolChoice::Allowed { .. })) {
         dropped.push("tool_choice.allowed_tools".into());
     }
+    dropped
 }
 
 /// The caller insists on a tool call.
@@ -65,14 +66,14 @@ fn put_tool(out: &mut Vec<u8>, tool: &Tool<'_>, dropped: &mut Vec<String>) {
     match tool {
         Tool::Function(function) => {
             if function.strict == Some(true) {
-                // Only some models take it, with limits of their own (recorded: 20 tools, 24
-                // optional parameters); without it the call is still checked by nobody but the caller.
+                // Only some models take it, and with limits of their own (recorded: 20 tools,
+                // 24 optional parameters).
                 dropped.push("tools.strict".into());
             }
             put_comma(out);
             put_function(out, function);
         }
-        // The provider's own tools (`web_search_…`) have a name beside their type; OpenAI's have not.
+        // The provider's own tools (`web_search_…`) have a name beside their type, OpenAI's not.
         Tool::Other(_, raw) if is_native(raw) => {
             put_comma(out);
             out.extend_from_slice(raw.get().as_bytes());

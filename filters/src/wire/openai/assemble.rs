@@ -121,9 +121,7 @@ impl Choice {
             Some(content) => put_text(content, out),
             None => out.extend_from_slice(b"null"),
         }
-        for (name, text) in
-            [("reasoning_content", &self.reasoning), ("refusal", &self.refusal)]
-        {
+        for (name, text) in [("reasoning_content", &self.reasoning), ("refusal", &self.refusal)] {
             if let Some(text) = text {
                 put_member(name, text, out);
             }

@@ -1,11 +1,13 @@
 //! Whether a chunk or a completion holds to the strict rules as it is, given all that came before.
 
 use super::chunk::{Call, Chunk, Completion, Few, Said};
-use super::finish;
 use super::state::{CHUNK, COMPLETION, Choice, State};
+use super::{finish, members};
+use serde_json::value::RawValue;
+use std::ops::Range;
 
 impl State {
-    /// Nothing in this chunk deviates (usage aside, which is cut out of it).
+    /// Nothing in this chunk deviates but members that [`Self::surplus`] cuts out of it.
     pub(super) fn fits(&self, chunk: &Chunk<'_>) -> bool {
         let head = match &self.head {
             Some(head) => {
@@ -22,15 +24,40 @@ impl State {
                 let so_far = self.choice(choice.index);
                 choice.index < super::CHOICES_MAX
                     && said_fits(so_far, &choice.delta.0)
-                    && choice.finish_reason.is_none_or(|word| {
-                        finish_fits(so_far, &choice.delta.0, word)
-                    })
+                    && choice
+                        .finish_reason
+                        .is_none_or(|word| finish_fits(so_far, &choice.delta.0, word))
             })
+    }
+
+    /// What must be cut out of a chunk that [`Self::fits`], in order: usage, which has a chunk of
+    /// its own, and each role but the first (OpenRouter repeats it on every delta).
+    pub(super) fn surplus(&self, json: &str, chunk: &Chunk<'_>) -> Vec<Range<usize>> {
+        let mut cuts = Vec::new();
+        for choice in chunk.choices.iter() {
+            let begun = self.choice(choice.index).is_some_and(|choice| choice.role);
+            if let Some(Some(role)) = choice.delta.0.role.filter(|_| begun) {
+                cuts.extend(members::cut_text(json, role));
+            }
+        }
+        if let Some(usage) = chunk.usage.map(RawValue::get)
+            && (usage != "null" || self.context.strip_usage)
+        {
+            cuts.extend(members::cut(json, usage));
+        }
+        cuts.sort_unstable_by_key(|cut| cut.start);
+        cuts
     }
 
     /// Takes note of a chunk that [`Self::fits`].
     pub(super) fn pass(&mut self, chunk: &Chunk<'_>) {
         self.adopt(chunk.id, chunk.created, chunk.model);
+        if let Some(usage) = chunk.usage.filter(|usage| usage.get() != "null") {
+            self.note_usage(usage.get());
+        }
+        if let Some(groq) = chunk.x_groq {
+            self.note_groq(groq.get());
+        }
         for choice in chunk.choices.iter() {
             self.pass_said(choice.index, &choice.delta.0);
             let called = self.choice(choice.index).is_some_and(called);
@@ -73,7 +100,7 @@ pub(super) fn called(choice: &Choice) -> bool {
 
 fn said_fits(so_far: Option<&Choice>, said: &Said<'_>) -> bool {
     let first = so_far.is_none_or(|choice| !choice.role);
-    let role = if first { said.role == Some(Some("assistant")) } else { said.role.is_none() };
+    let role = if first { said.role == Some(Some("assistant")) } else { said.role != Some(None) };
     role && so_far.is_none_or(|choice| !choice.finished)
         && (said.reasoning.is_none() || said.reasoning_content.is_some())
         && said.tool_calls.as_ref().is_none_or(|calls| calls_fit(so_far, calls))
@@ -83,21 +110,24 @@ fn calls_fit(so_far: Option<&Choice>, calls: &Few<Call<'_>>) -> bool {
     let known = so_far.map(|choice| choice.calls.as_slice()).unwrap_or_default();
     let mut next = u32::try_from(known.len()).unwrap_or(u32::MAX);
     let old = next;
-    calls.iter().enumerate().all(|(place, call)| {
-        let Some(index) = call.index.filter(|_| call.custom.is_none()) else { return false };
-        if index < old {
-            let mut later = known.iter().rev();
-            let found = later.find(|known| known.index == Some(index.into()));
-            let nothing_new = blank(call.id) && name(call).is_empty();
-            return nothing_new && found.is_some_and(|found| found.number == Some(index));
-        }
-        next += 1;
-        let id = call.id.unwrap_or_default();
-        let twice = known.iter().any(|known| known.id == id)
-            || known.iter().any(|known| known.index == Some(index.into()))
-            || calls.iter().take(place).any(|other| other.id == call.id);
-        index == next - 1 && starts(call) && !twice
-    })
+    // While a call waits for its name, indexes differ from the provider's.
+    let waiting = known.iter().any(|call| call.number.is_none());
+    !waiting
+        && calls.iter().enumerate().all(|(place, call)| {
+            let Some(index) = call.index.filter(|_| call.custom.is_none()) else { return false };
+            if index < old {
+                let mut later = known.iter().rev();
+                let found = later.find(|known| known.index == Some(index.into()));
+                let nothing_new = blank(call.id) && name(call).is_empty();
+                return nothing_new && found.is_some_and(|found| found.number == Some(index));
+            }
+            next += 1;
+            let id = call.id.unwrap_or_default();
+            let twice = known.iter().any(|known| known.id == id)
+                || known.iter().any(|known| known.index == Some(index.into()))
+                || calls.iter().take(place).any(|other| other.id == call.id);
+            index == next - 1 && starts(call) && !twice
+        })
 }
 
 /// A whole call's members, or those of its first fragment.
@@ -134,9 +164,10 @@ fn finish_fits(so_far: Option<&Choice>, said: &Said<'_>, word: &str) -> bool {
     };
     let known = so_far.map(|choice| choice.calls.as_slice()).unwrap_or_default();
     let old = known.iter().all(|call| !call.blank || call.number.is_some_and(filled));
-    let new = fragments.clone().filter_map(|call| call.index).all(|index| {
-        known.iter().any(|call| call.number == Some(index)) || filled(index)
-    });
+    let new = fragments
+        .clone()
+        .filter_map(|call| call.index)
+        .all(|index| known.iter().any(|call| call.number == Some(index)) || filled(index));
     finish::known(word, any).is_some() && (word == "length" || (old && new))
 }
 

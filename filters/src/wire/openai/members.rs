@@ -51,7 +51,6 @@ impl<'a> Members<'a> {
         self.0.iter().any(|(key, _)| key.0 == name)
     }
 
-
     /// A member that is an object.
     pub(super) fn object(&self, name: &str) -> Option<Members<'a>> {
         self.get(name).and_then(|value| Members::read(value.get()))
@@ -127,6 +126,12 @@ pub(super) fn cut(json: &str, value: &str) -> Option<Range<usize>> {
     let comma = rest.trim_start().starts_with(',');
     let skip = if comma { rest.find(',')? + 1 } else { 0 };
     Some(before.len()..end + skip)
+}
+
+/// The same for a string's text, as borrowed from `json`.
+pub(super) fn cut_text(json: &str, text: &str) -> Option<Range<usize>> {
+    let at = (text.as_ptr() as usize).checked_sub(json.as_ptr() as usize)?;
+    cut(json, json.get(at.checked_sub(1)?..at + text.len() + 1)?)
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ const SAID: [&str; 6] =
 
 impl State {
     /// Writes the object as it may leave; false where nothing of it may (a prelude, usage alone,
-    /// what comes after the end). [`State::failure`] is set where it says that the answer is broken.
+    /// what comes after the end). [`State::failure`] is set where it says that the answer is
+    /// broken.
     ///
     /// # Errors
     /// The failure, where it is one and no part of an answer.
@@ -116,7 +117,9 @@ impl State {
                 self.say(index, Channel::Tool(0), &text);
             }
             put_key("function_call", out);
-            out.extend_from_slice(said.get("function_call").map_or("null", RawValue::get).as_bytes());
+            out.extend_from_slice(
+                said.get("function_call").map_or("null", RawValue::get).as_bytes(),
+            );
         }
         let mut fragments = self.take_calls(index, said);
         let ended = self.read_finish(index, word);

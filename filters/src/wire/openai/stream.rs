@@ -1,7 +1,6 @@
 //! A streamed reply: whatever the provider sends becomes the one strict stream that clients bear.
 
 use super::chunk::Chunk;
-use super::members;
 use super::state::State;
 use super::usage;
 use crate::error::{Class, Failure, classify_event};
@@ -103,30 +102,24 @@ impl Stream {
         self.rewrite(text, run, step);
     }
 
-    /// Passes a chunk in which nothing but usage deviates: the member is cut out.
-    fn pass(&mut self, (raw, text): (&Bytes, &str), chunk: &Chunk<'_>, run: &mut Run, step: &mut Step) {
+    /// Passes a chunk as it came, without the members that it must not have.
+    fn pass(
+        &mut self,
+        (raw, text): (&Bytes, &str),
+        chunk: &Chunk<'_>,
+        run: &mut Run,
+        step: &mut Step,
+    ) {
+        let cuts = self.state.surplus(text, chunk);
         self.state.pass(chunk);
-        let mut gone = None;
-        if let Some(usage) = chunk.usage.map(|usage| usage.get()) {
-            if usage != "null" {
-                self.state.note_usage(usage);
-            }
-            if usage != "null" || self.state.context.strip_usage {
-                gone = members::cut(text, usage);
-            }
+        // A plain event ends in its data and two LFs.
+        let data = raw.len() - 2 - text.len();
+        let mut from = 0;
+        for cut in cuts {
+            run.pass(&raw.slice(from..data + cut.start), &mut step.out);
+            from = data + cut.end;
         }
-        if let Some(groq) = chunk.x_groq {
-            self.state.note_groq(groq.get());
-        }
-        match gone {
-            None => run.pass(raw, &mut step.out),
-            Some(gone) => {
-                // A plain event ends in its data and two LFs.
-                let data = raw.len() - 2 - text.len();
-                run.pass(&raw.slice(..data + gone.start), &mut step.out);
-                run.pass(&raw.slice(data + gone.end..), &mut step.out);
-            }
-        }
+        run.pass(&raw.slice(from..), &mut step.out);
     }
 
     /// The chunk is a usage chunk that the caller, who asked for it, may have as it is.

@@ -25,11 +25,8 @@ impl Numbers {
             usage.number("prompt_cache_hit_tokens"),
             usage.number("cached_tokens"),
         ];
-        let reasoning = [
-            completion.number("reasoning_tokens"),
-            usage.number("reasoning_tokens"),
-            None,
-        ];
+        let reasoning =
+            [completion.number("reasoning_tokens"), usage.number("reasoning_tokens"), None];
         Self {
             prompt: usage.number("prompt_tokens"),
             completion: usage.number("completion_tokens"),
@@ -42,7 +39,8 @@ impl Numbers {
 }
 
 /// Reads a usage object; `None` where it counts nothing. Cached tokens are inside `prompt_tokens`
-/// and reasoning inside `completion_tokens`; recorded providers overstate both, so they are clamped.
+/// and reasoning inside `completion_tokens`; recorded providers overstate both, so they are
+/// clamped.
 pub(super) fn read(json: &str) -> Option<Usage> {
     let n = Numbers::of(&Members::read(json)?);
     if n.prompt.is_none() && n.completion.is_none() {

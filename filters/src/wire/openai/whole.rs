@@ -22,7 +22,6 @@ pub(in crate::wire) fn whole(body: Bytes, context: ReplyContext) -> Result<Whole
     if lines.iter().any(|line| text.starts_with(line)) {
         return assemble::assemble(body, context);
     }
-    check(text)?;
     let mut state = State::new(context, true);
     if let Ok(completion) = serde_json::from_str::<Completion<'_>>(text)
         && state.fits_whole(&completion)
@@ -33,6 +32,7 @@ pub(in crate::wire) fn whole(body: Bytes, context: ReplyContext) -> Result<Whole
         let body = body.slice(body.len() - text.len()..);
         return Ok(Whole { body, tap: state.tap });
     }
+    check(text)?;
     let mut out = Vec::with_capacity(text.len() + 256);
     if !state.repair(text, &mut out)? {
         return Err(invalid("the provider's reply has no choices"));
