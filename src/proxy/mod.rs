@@ -23,6 +23,7 @@ use forward::Head;
 use intake::Taken;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
+use pingora::protocols::http::compression::ResponseCompressionCtx;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
@@ -223,7 +224,6 @@ impl ProxyHttp for Proxy {
         match intake::take(session, &mut ticket, &endpoint).await {
             Ok(Taken::Proxy) => {
                 let control = Control::new(Exchange::new(ticket, old), c.arrived);
-                session.upstream_compression.adjust_decompression(true);
                 Downstream::install(&mut session.downstream_session, control.clone());
                 c.control = Some(control);
                 Ok(false)
@@ -240,6 +240,8 @@ impl ProxyHttp for Proxy {
 
     async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
+        // Pingora's decompressor has phases and panics when a second try begins in the body's one.
+        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
         self.wait(session, &control, wait).await?;
