@@ -75,7 +75,7 @@ async fn bodies_beyond_the_byte_budget_are_a_503_and_all_of_it_comes_back() {
     assert_eq!(held.reply().await.status(), 200);
     check(&mut held).await;
     held.abort();
-    idle(&weir).await;
+    weir.idle().await;
     // A body and its rewritten copy are one: the whole budget fits again, and again. What a
     // reply holds is taken beside it.
     for _ in 0..5 {

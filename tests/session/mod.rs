@@ -41,16 +41,3 @@ fn renamed(body: &[u8], model: &str) -> Vec<u8> {
 fn server(lines: &str) -> Tables {
     Tables { server: lines.into(), ..Tables::default() }
 }
-
-/// Waits until no request is open.
-async fn idle(weir: &Weir) {
-    let start = std::time::Instant::now();
-    loop {
-        let open = weir.metric("weir_in_flight", &[]).await;
-        if open == Some(0.0) {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{open:?} requests are still open");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-}
