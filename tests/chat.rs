@@ -140,7 +140,8 @@ async fn nothing_of_the_callers_credentials_and_connection_travels() {
 #[tokio::test]
 async fn params_are_renamed_dropped_filled_and_clamped() {
     let a = answering(Answer::default()).await;
-    let params = "params = { rename = { max_tokens = \"max_completion_tokens\" }, drop = [\"logit_bias\"], \
+    let params = "params = { rename = { max_tokens = \"max_completion_tokens\" }, \
+                  drop = [\"logit_bias\"], \
                   defaults = { top_p = 0.5, seed = 3 }, clamp = { temperature = [0.0, 1.0] } }\n\
                   headers = { \"x-team\" = \"edge\" }\n";
     let config = [

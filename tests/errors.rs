@@ -312,7 +312,9 @@ async fn a_providers_own_words_reach_the_caller_for_errors_of_the_request() {
         }
         assert_eq!(a.count(), 2);
     };
-    let error = |code: &str, param: &str| json!({"message": "their words", "type": "x", "code": code, "param": param});
+    let error = |code: &str, param: &str| {
+        json!({"message": "their words", "type": "x", "code": code, "param": param})
+    };
     check(400, error("y", "top_p"), (400, "invalid_request")).await;
     check(400, error("context_length_exceeded", "messages"), (400, "context_length_exceeded"))
         .await;

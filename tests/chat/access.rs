@@ -108,7 +108,8 @@ async fn models_are_listed_as_far_as_the_key_may_and_in_its_words() {
     assert_eq!(ids(&narrow), ["m"]);
     let anthropic = |path| Ask::get(path).key("sk-narrow").with("anthropic-version", "2023-06-01");
     let body = gateway.ask(&anthropic("/v1/models")).await.json();
-    let model = json!({"type": "model", "id": "m", "display_name": "m", "created_at": body["data"][0]["created_at"]});
+    let born = &body["data"][0]["created_at"];
+    let model = json!({"type": "model", "id": "m", "display_name": "m", "created_at": born});
     assert_eq!(body, json!({"data": [model], "first_id": "m", "last_id": "m", "has_more": false}));
     assert_eq!(gateway.ask(&anthropic("/v1/models/m")).await.json(), model);
     let one = gateway.ask(&Ask::get("/v1/models/a%2Fup-model")).await.json();

@@ -73,7 +73,8 @@ async fn priority_goes_first_and_weight_shares_what_is_left() {
                   { to = \"a/up-model\", priority = 1 }]\n\
                   [models.\"shared\"]\ntargets = [{ to = \"a/up-model\", weight = 3 }, \
                   { to = \"b/up-model\", weight = 1 }]\n\
-                  [models.\"off\"]\ntargets = [{ to = \"a/up-model\", weight = 0 }, { to = \"b/up-model\" }]\n";
+                  [models.\"off\"]\ntargets = [{ to = \"a/up-model\", weight = 0 }, \
+                  { to = \"b/up-model\" }]\n";
     let (a, b, gateway) = pair(tables).await;
     for (name, provider) in [("first", "a"), ("off", "b")] {
         for _ in 0..5 {

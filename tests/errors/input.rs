@@ -1,4 +1,4 @@
-//! Bodies that are none, or not what the endpoint takes: a clear 400, at once, and no upstream call.
+//! Bodies that are none, or not what the endpoint takes: a clear 400, at once, no upstream call.
 
 use crate::harness::*;
 use bytes::Bytes;
