@@ -3,6 +3,7 @@
 
 mod bodies;
 mod early;
+mod given_back;
 mod kept;
 mod leaving;
 mod limits;
