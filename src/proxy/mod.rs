@@ -85,7 +85,7 @@ impl Proxy {
         let ending = Ending { outcome, status, error, tap: None };
         let unread = !session.is_body_done();
         let hopeless = status == 408 || session.req_header().headers.contains_key("expect");
-        if unread && hopeless {
+        if (unread && hopeless) || ticket.phase() > Phase::Serving {
             session.set_keepalive(None);
         }
         c.committed = Some(ticket.commit(ending));
