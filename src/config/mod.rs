@@ -1,4 +1,28 @@
 //! TOML files into one immutable [`Snapshot`], or every fault of every file at once.
+//!
+//! [`source`] reads files into one tree of values with their places, [`value`] looks at tables
+//! through shapes that list their keys, and one file for each kind of table compiles it.
+
+mod check;
+mod diff;
+mod fault;
+mod keys;
+mod models;
+mod preset;
+mod price;
+mod provider;
+mod secret;
+mod server;
+mod source;
+mod units;
+mod value;
+pub mod watch;
+mod zero;
+
+pub use check::{check, check_diff, check_preset, init, init_with};
+pub use diff::{diff, needs_restart};
+pub use watch::Watch;
+pub use zero::{Zero, zero};
 
 use crate::access::Keys;
 use crate::route::Table;
@@ -10,6 +34,7 @@ use std::time::Duration;
 #[allow(missing_docs)] // the names are CONTRACT's
 pub struct Server {
     pub listen: Vec<String>,
+    /// Never 0: one per core where config says so.
     pub threads: usize,
     pub max_body: usize,
     pub max_body_bytes_open: usize,
@@ -121,10 +146,115 @@ pub struct Loaded {
     pub files: Vec<PathBuf>,
 }
 
+/// Looks up an environment variable.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// One look at a config: what it means or what is wrong, and what to watch either way.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// What it means, or every fault.
+    pub result: Result<Loaded, Vec<Fault>>,
+    /// Every file it depends on, `file:` secrets included, as it was read.
+    pub contents: watch::Contents,
+    /// Patterns whose matches belong to it: `include` and preset folders.
+    pub globs: Vec<PathBuf>,
+}
+
 /// Loads a file and all it includes.
 ///
 /// # Errors
 /// Every fault of every file.
-pub fn load(_path: &Path) -> Result<Loaded, Vec<Fault>> {
-    unimplemented!()
+pub fn load(path: &Path) -> Result<Loaded, Vec<Fault>> {
+    read(path).result
+}
+
+/// Loads a file and all it includes, and tells what to watch whether it is sound or not.
+#[must_use]
+pub fn read(path: &Path) -> Reading {
+    read_with(path, &environment)
+}
+
+/// [`read`] under an environment of the caller's.
+#[must_use]
+pub fn read_with(path: &Path, env: Env<'_>) -> Reading {
+    let book = fault::Book::new(env);
+    let tree = source::gather(&book, path);
+    compile(&book, tree)
+}
+
+/// Loads a text as if it stood in `path`, which need not exist.
+///
+/// # Errors
+/// Every fault.
+pub fn load_text(path: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Vec<Fault>> {
+    let book = fault::Book::new(env);
+    let tree = source::gather_text(&book, path, text);
+    compile(&book, tree).result
+}
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Top-level names.
+const ROOT: value::Shape = value::Shape {
+    known: &[
+        "include",
+        "presets",
+        "server",
+        "admin",
+        "store",
+        "log",
+        "providers",
+        "currency",
+        "models",
+        "departments",
+        "teams",
+        "keys",
+    ],
+    later: &[
+        "redis",
+        "vault",
+        "smart",
+        "routes",
+        "users",
+        "key_defaults",
+        "user_defaults",
+        "idempotency",
+        "flood",
+        "alerts",
+        "telemetry",
+        "time_zone",
+    ],
+};
+
+fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
+    let mut texts = tree.texts;
+    let mut globs = tree.globs;
+    let at = fault::At { file: 0, line: 0 };
+    let root = value::View::new(book, &tree.root, at, String::new(), &ROOT);
+    let presets = preset::folders(book, &tree.presets, &mut texts, &mut globs);
+    let currencies = price::currencies(&root);
+    let server = server::server(&root, &currencies);
+    let admin = server::admin(&root);
+    server::distinct(&root, &server, &admin);
+    let store = server::store(&root);
+    let log = server::log(&root);
+    let providers = provider::providers(&root, &presets, &currencies);
+    let routes = models::models(&root, providers, &server.unpriced);
+    let keys = keys::keys(&root, &routes);
+    models::default_model(&root, &server, &routes);
+    let contents = book.contents();
+    let result = if book.sound() {
+        let version = source::version(&texts);
+        let snapshot = Snapshot { version, server, admin, store, log, keys, routes };
+        Ok(Loaded {
+            snapshot,
+            warnings: book.warnings(),
+            files: contents.keys().cloned().collect(),
+        })
+    } else {
+        Err(book.faults())
+    };
+    Reading { result, contents, globs }
 }

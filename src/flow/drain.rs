@@ -1,7 +1,9 @@
 //! Leaving: how far the process is on its way out, and a bell for those who wait for it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 /// How far the way out has been walked. Only ever forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +23,7 @@ pub enum Phase {
 #[derive(Debug, Default)]
 pub struct Drain {
     phase: AtomicU8,
-    bell: Notify,
+    bell: Arc<Notify>,
 }
 
 impl Drain {
@@ -35,17 +37,17 @@ impl Drain {
             _ => Phase::Cut,
         }
     }
-    /// Goes on to `phase` (never back) and wakes every waiter of [`Drain::cut`] at [`Phase::Cut`].
+    /// Goes on to `phase` (never back), and rings the bell at [`Phase::Cut`].
     pub fn advance(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Cut {
             self.bell.notify_waiters();
         }
     }
-    /// The bell that rings at [`Phase::Cut`]: take `notified()` first, then look at [`Drain::phase`].
-    #[must_use]
-    pub fn bell(&self) -> &Notify {
-        &self.bell
+    /// Rings at [`Phase::Cut`]. Take it first, then look at [`Drain::phase`]: what rang in between
+    /// is not lost.
+    pub fn bell(&self) -> OwnedNotified {
+        self.bell.clone().notified_owned()
     }
 }
 
@@ -59,5 +61,13 @@ mod tests {
         drain.advance(Phase::Cut);
         drain.advance(Phase::Leaving);
         assert_eq!(drain.phase(), Phase::Cut);
+    }
+
+    #[tokio::test]
+    async fn a_bell_taken_before_the_cut_rings() {
+        let drain = Drain::default();
+        let bell = drain.bell();
+        drain.advance(Phase::Cut);
+        bell.await;
     }
 }

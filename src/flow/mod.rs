@@ -1,12 +1,22 @@
 //! A request's life without HTTP: admit, attempt, finish.
 
+pub mod admit;
+pub mod attempt;
+pub mod budget;
 pub mod drain;
+pub mod finish;
+mod tell;
+pub mod ticket;
 
+pub use attempt::Attempt;
+pub use budget::{ByteBudget, Held};
 pub use drain::{Drain, Phase};
+pub use finish::Committed;
+pub use ticket::{Arrival, Ending, Ticket};
 
 use crate::config::Snapshot;
 use crate::meter::Spool;
-use crate::observe::{AccessLog, Metrics};
+use crate::observe::{AccessLog, Health, Metrics};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +34,8 @@ pub struct Gateway {
     pub access: AccessLog,
     /// Whether we are leaving.
     pub drain: Drain,
+    /// Bytes of bodies in memory.
+    pub bodies: Arc<ByteBudget>,
     /// Requests between their head and their event.
     in_flight: AtomicUsize,
 }
@@ -38,6 +50,7 @@ impl Gateway {
             metrics,
             access,
             drain: Drain::default(),
+            bodies: Arc::default(),
             in_flight: AtomicUsize::new(0),
         })
     }
@@ -49,5 +62,16 @@ impl Gateway {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
+    }
+    /// Whether traffic should be sent here.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::of(&self.metrics.facts())
+    }
+    fn entered(&self) {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+    }
+    fn left(&self) {
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,9 +1,15 @@
 //! What operators see: metrics, the access log, and a log that holds no secret.
 
-/// Every metric of CONTRACT section 7 that this version fills.
-#[derive(Debug)]
-pub struct Metrics {}
+pub mod access;
+pub mod health;
+pub mod logger;
+pub mod metrics;
+pub mod redact;
+pub mod series;
+pub mod stderr;
 
-/// One line a request.
-#[derive(Debug)]
-pub struct AccessLog {}
+pub use access::{AccessLog, Line, Output};
+pub use health::{Gauges, Health};
+pub use logger::Logger;
+pub use metrics::{Finished, Metrics};
+pub use redact::redact;

@@ -1,1 +1,345 @@
-//! The data plane: Pingora's phases, each one short call.
+//! The data plane: Pingora's phases in the order they run, each one short call.
+//!
+//! With `server` this is the only code that names Pingora. `intake` takes a request in, `session`
+//! stands between Pingora and the client from then on, `relay` turns the provider's reply into the
+//! caller's, `settle` judges what goes wrong, `answer` speaks for ourselves.
+
+mod answer;
+mod endpoint;
+mod forward;
+mod intake;
+mod models;
+mod peer;
+mod relay;
+pub mod resolver;
+mod session;
+mod settle;
+
+use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
+use crate::meter::Outcome;
+use async_trait::async_trait;
+use endpoint::Endpoint;
+use forward::Head;
+use intake::Taken;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::protocols::Digest;
+use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, Result};
+use relay::Exchange;
+use resolver::Resolver;
+use session::{Control, Downstream, Feed, REJECTED, Timer};
+use settle::Verdict;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_filters::error::{ApiError, Code};
+
+/// The gateway as Pingora runs it.
+#[derive(Debug)]
+pub struct Proxy {
+    gateway: Arc<Gateway>,
+    resolver: Arc<Resolver>,
+    started: Instant,
+}
+
+/// What Pingora keeps of one request between two phases.
+#[derive(Debug)]
+pub struct Context {
+    arrived: Instant,
+    control: Option<Arc<Control>>,
+    committed: Option<Committed>,
+    head: Option<Head>,
+}
+
+impl Proxy {
+    /// A proxy of this gateway.
+    #[must_use]
+    pub fn new(gateway: Arc<Gateway>) -> Self {
+        Self { gateway, resolver: Arc::default(), started: Instant::now() }
+    }
+
+    /// Providers' addresses, to be kept fresh by [`resolver::run`].
+    #[must_use]
+    pub fn resolver(&self) -> Arc<Resolver> {
+        self.resolver.clone()
+    }
+
+    /// Answers a request that goes nowhere.
+    async fn answer(
+        &self,
+        session: &mut Session,
+        c: &mut Context,
+        ticket: Ticket,
+        taken: Taken,
+    ) -> Result<bool> {
+        let (header, body, ending) = match &taken {
+            Taken::Local(header, body) => {
+                let status = header.status.as_u16();
+                let ending = Ending { outcome: Outcome::Success, status, error: None, tap: None };
+                (header.clone(), body.clone(), ending)
+            }
+            Taken::Refused(error) => {
+                let (header, body) = answer::error(&ticket, error)?;
+                let (outcome, status) = (Outcome::Refused, error.status);
+                (header, body, Ending { outcome, status, error: Some(error), tap: None })
+            }
+            Taken::Proxy => return Ok(false),
+        };
+        c.committed = Some(ticket.commit(ending));
+        answer::write(session, header, body).await?;
+        Ok(true)
+    }
+
+    /// The wait before a try, watched: a client that leaves ends it.
+    async fn wait(&self, session: &mut Session, wait: Duration) -> Result<()> {
+        if wait.is_zero() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait) => Ok(()),
+            gone = session.downstream_session.read_body_or_idle(true) => match gone {
+                Ok(_) => Error::e_explain(ErrorType::ConnectionClosed, "the client left"),
+                Err(error) => Err(error),
+            }.map_err(Error::into_down),
+        }
+    }
+
+    /// Makes the next try: its request, its deadlines, its address.
+    async fn try_next(&self, control: &Control, c: &mut Context) -> Result<Box<HttpPeer>> {
+        let since = Instant::now();
+        let provider = {
+            let mut x = control.exchange();
+            let Some(ticket) = x.ticket() else { return rejected() };
+            let attempt = match ticket.attempt(since, |n| fastrand::u64(0..n.max(1))) {
+                Ok(attempt) => attempt,
+                Err(error) => {
+                    x.set_error(Outcome::Refused, error);
+                    return rejected();
+                }
+            };
+            let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
+            let head = forward::head(&attempt, id, &intake::traceparent(trace), ticket.streams());
+            c.head = Some(head?);
+            if ticket.tries() == 0 {
+                ticket.announce();
+            }
+            control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
+            ticket.own_since(since);
+            let feed = Feed::new(attempt.outgoing.body);
+            x.begin(attempt.provider.wire, attempt.context, feed);
+            attempt.provider
+        };
+        let found = self.resolver.address(&provider.base).await;
+        let address = match found {
+            Ok(address) => address,
+            Err(why) => {
+                let verdict = settle::unresolved(&mut control.exchange(), &why, Instant::now());
+                return rejected().map_err(|mut e: Box<Error>| {
+                    e.set_retry(verdict == Verdict::Retry);
+                    e
+                });
+            }
+        };
+        let left = control.clock.total_left(Instant::now());
+        Ok(Box::new(peer::peer(&provider, address, left, self.started.elapsed().as_secs())))
+    }
+}
+
+fn rejected<T>() -> Result<T> {
+    Error::e_explain(REJECTED, "no try can be made")
+}
+
+/// A request in a log line: never its query, which may hold a key.
+pub(super) fn summary(head: &RequestHeader) -> String {
+    format!("{} {}", head.method, head.uri.path())
+}
+
+#[async_trait]
+impl ProxyHttp for Proxy {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        Context { arrived: Instant::now(), control: None, committed: None, head: None }
+    }
+
+    async fn request_filter(&self, session: &mut Session, c: &mut Context) -> Result<bool> {
+        let endpoint =
+            Endpoint::find(&session.req_header().method, session.req_header().uri.path());
+        let mut ticket = Ticket::new(&self.gateway, intake::arrival(session, &endpoint, c.arrived));
+        ticket.record.free = !endpoint.is_metered();
+        let old = session.req_header().version == http::Version::HTTP_10;
+        {
+            let (server, client) = (&ticket.snapshot.server, &mut session.downstream_session);
+            client.set_write_timeout(Some(server.client_write));
+            client.set_total_drain_timeout(Some(intake::DRAIN));
+            let keep = server.idle.as_secs().max(1);
+            client.set_keepalive((!old && ticket.phase() == Phase::Serving).then_some(keep));
+            client.set_pipelining_enabled(true);
+            client.set_close_on_response_before_downstream_finish(false);
+        }
+        match intake::take(session, &mut ticket, &endpoint).await {
+            Ok(Taken::Proxy) => {
+                let control = Control::new(Exchange::new(ticket, old), c.arrived);
+                session.upstream_compression.adjust_decompression(true);
+                Downstream::install(&mut session.downstream_session, control.clone());
+                c.control = Some(control);
+                Ok(false)
+            }
+            Ok(taken) => self.answer(session, c, ticket, taken).await,
+            Err(error) => {
+                let (outcome, status) = (Outcome::ClientAbort, 499);
+                let ending = Ending { outcome, status, error: None, tap: None };
+                c.committed = Some(ticket.commit(ending));
+                Err(error.into_down())
+            }
+        }
+    }
+
+    async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
+        let Some(control) = c.control.clone() else { return rejected() };
+        let wait = std::mem::take(&mut control.exchange().wait);
+        control.clock.disarm();
+        self.wait(session, wait).await?;
+        self.try_next(&control, c).await
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        c: &mut Context,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        let verdict = c.control.as_ref().map_or(Verdict::Stop, |control| {
+            settle::connect(&mut control.exchange(), &error, Instant::now())
+        });
+        error.as_up();
+        error.set_retry(verdict == Verdict::Retry);
+        error
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _session: &mut Session,
+        _reused: bool,
+        _peer: &HttpPeer,
+        _fd: std::os::unix::io::RawFd,
+        _digest: Option<&Digest>,
+        c: &mut Context,
+    ) -> Result<()> {
+        let Some(control) = c.control.as_ref() else { return Ok(()) };
+        let now = Instant::now();
+        let mut x = control.exchange();
+        if let Some(ticket) = x.ticket() {
+            ticket.connected(now);
+            let timeouts = ticket.running.as_ref().map(|r| r.provider.timeouts);
+            let (timer, wait) = if ticket.streams() {
+                (Timer::FirstToken, timeouts.and_then(|t| t.first_token))
+            } else {
+                (Timer::Reply, timeouts.and_then(|t| t.reply))
+            };
+            control.clock.arm(timer, now, wait);
+        }
+        Ok(())
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        request: &mut RequestHeader,
+        c: &mut Context,
+    ) -> Result<()> {
+        c.head.as_ref().map_or(Ok(()), |head| head.apply(request))
+    }
+
+    async fn response_filter(
+        &self,
+        _session: &mut Session,
+        header: &mut ResponseHeader,
+        _c: &mut Context,
+    ) -> Result<()> {
+        // The relay makes the caller's header; this only keeps Pingora from framing the old one.
+        header.remove_header("content-length");
+        Ok(())
+    }
+
+    fn error_while_proxy(
+        &self,
+        peer: &HttpPeer,
+        _session: &mut Session,
+        error: Box<Error>,
+        c: &mut Context,
+        reused: bool,
+    ) -> Box<Error> {
+        let mut error = error.more_context(format!("provider at {}", peer._address));
+        let Some(control) = c.control.as_ref() else { return error };
+        control.clock.disarm();
+        let verdict = settle::judge(&mut control.exchange(), &error, reused, Instant::now());
+        if verdict == Verdict::Gone {
+            error.as_down();
+        } else {
+            error.as_up();
+        }
+        error.set_retry(verdict == Verdict::Retry);
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        c: &mut Context,
+    ) -> FailToProxy {
+        let Some(control) = c.control.as_ref() else {
+            return FailToProxy { error_code: 0, can_reuse_downstream: false };
+        };
+        Downstream::uninstall(&mut session.downstream_session, control);
+        session.set_keepalive(None);
+        let gone = intake::is_client(error);
+        let last = control.exchange().last_words(gone);
+        // A client that is gone meanwhile needs no answer, and its event is written.
+        let _ = match last {
+            relay::Last::Nothing => Ok(()),
+            relay::Last::Close => session.write_response_body(None, true).await,
+            relay::Last::Event(event) => session.write_response_body(Some(event), true).await,
+            relay::Last::Answer(header, body) => answer::write(session, header, body).await,
+        };
+        FailToProxy { error_code: 0, can_reuse_downstream: false }
+    }
+
+    async fn logging(&self, session: &mut Session, _error: Option<&Error>, c: &mut Context) {
+        if let Some(control) = c.control.take() {
+            Downstream::uninstall(&mut session.downstream_session, &control);
+            let mut x = control.exchange();
+            x.commit(Outcome::ClientAbort, 499, None);
+            c.committed = x.committed();
+        }
+        if let Some(committed) = c.committed.take() {
+            committed.tell();
+        }
+    }
+
+    fn request_summary(&self, session: &Session, _c: &Context) -> String {
+        summary(session.req_header())
+    }
+
+    fn suppress_error_log(&self, _session: &Session, _c: &Context, _error: &Error) -> bool {
+        // Each request has its line in the access log, and its error in its event.
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _c: &Context,
+        _error: &Error,
+        _context: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+}
+
+/// An error of our own that nothing more is known of.
+pub(super) fn internal(message: &str) -> ApiError {
+    ApiError::new(Code::Internal, message)
+}

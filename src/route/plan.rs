@@ -70,6 +70,16 @@ impl Plan {
         self.tries_here += 1;
     }
 
+    /// The try that has begun does not count: its pooled connection had died before it.
+    pub fn unbegin(&mut self) {
+        self.tries_here = self.tries_here.saturating_sub(1);
+    }
+
+    /// Leaves only the choices that `keep` names.
+    pub fn retain(&mut self, keep: impl FnMut(&Choice) -> bool) {
+        self.choices.retain(keep);
+    }
+
     /// How many targets have been tried so far.
     #[must_use]
     pub fn targets_tried(&self) -> usize {

@@ -68,6 +68,8 @@ pub struct Ask<'a> {
     pub params: &'a Params,
     /// `max_tokens` for wires that require one, when the caller gave none (0: the wire's own default).
     pub max_output: u64,
+    /// The provider's base URL, which the path is appended to.
+    pub base_url: &'a str,
     /// Azure's `api-version`.
     pub api_version: Option<&'a str>,
 }
@@ -118,6 +120,9 @@ pub struct Tap {
     /// Generated text that passed.
     pub counter: Counter,
 }
+
+/// [`Failure::code`] of an answer that began and stopped before its end, with class `Server`.
+pub const TRUNCATED: &str = "truncated";
 
 /// How a stream ended.
 #[derive(Debug)]

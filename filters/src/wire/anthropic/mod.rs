@@ -1,17 +1,38 @@
-//! The anthropic wire.
+//! Anthropic Messages for callers that speak OpenAI chat (protocols.md section 4.1).
 
 use super::{Ask, Outgoing, Reply, ReplyContext, Whole};
 use crate::error::{ApiError, Failure};
 use bytes::Bytes;
 
-pub(super) fn request(_ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
-    unimplemented!()
+mod blocks;
+mod content;
+mod event;
+mod message;
+mod request;
+mod stream;
+mod tools;
+mod turns;
+
+pub(super) fn request(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+    request::build(ask)
 }
 
-pub(super) fn stream(_context: ReplyContext) -> Box<dyn Reply> {
-    unimplemented!()
+pub(super) fn stream(context: ReplyContext) -> Box<dyn Reply> {
+    Box::new(stream::Stream::new(context))
 }
 
-pub(super) fn whole(_body: Bytes, _context: ReplyContext) -> Result<Whole, Failure> {
-    unimplemented!()
+pub(super) fn whole(body: Bytes, context: ReplyContext) -> Result<Whole, Failure> {
+    message::whole(&body, &context)
+}
+
+/// `stop_reason` in OpenAI's words. `tools`: the caller has seen a tool call; without one (server
+/// tools are not shown) `tool_calls` would make its agent wait for a call that never comes.
+/// `end_turn`, `stop_sequence`, `pause_turn` and words that are not known yet are a `stop`.
+fn finish_reason(stop_reason: &str, tools: bool) -> &'static str {
+    match stop_reason {
+        "tool_use" if tools => "tool_calls",
+        "max_tokens" | "model_context_window_exceeded" => "length",
+        "refusal" => "content_filter",
+        _ => "stop",
+    }
 }

@@ -1,17 +1,31 @@
-//! The openai wire.
+//! The openai wire: chat completions as OpenAI specifies them, out of everything that claims to be.
+//!
+//! Callers of this wire speak the same dialect, so bytes in which nothing deviates leave as they
+//! came. [`chunk`] has the strict shapes and `fits` says whether a chunk holds to them, `repair`
+//! and `calls` write anew what does not, `stream` and `whole` frame the two kinds of reply, and
+//! `request` edits the caller's body. Reading order: state, stream, fits, repair.
 
-use super::{Ask, Outgoing, Reply, ReplyContext, Whole};
-use crate::error::{ApiError, Failure};
-use bytes::Bytes;
+mod assemble;
+mod calls;
+mod chunk;
+mod finish;
+mod fits;
+mod members;
+mod repair;
+mod request;
+mod state;
+mod stream;
+mod usage;
+mod whole;
 
-pub(super) fn request(_wire: super::Wire, _ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
-    unimplemented!()
-}
+pub(super) use request::request;
+pub(super) use whole::whole;
 
-pub(super) fn stream(_context: ReplyContext) -> Box<dyn Reply> {
-    unimplemented!()
-}
+use super::{Reply, ReplyContext};
 
-pub(super) fn whole(_body: Bytes, _context: ReplyContext) -> Result<Whole, Failure> {
-    unimplemented!()
+/// More choices than `n` may ask for (OpenAI's own limit is 128) are numbered by their place.
+const CHOICES_MAX: u32 = 128;
+
+pub(super) fn stream(context: ReplyContext) -> Box<dyn Reply> {
+    Box::new(stream::Stream::new(context))
 }

@@ -1,0 +1,116 @@
+//! What the filters cost: reading a body, a stream passed through, translated, counted.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark stops at the first surprise")]
+
+use bytes::Bytes;
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+use weir_benches::{anthropic_stream, chat_body, openai_stream};
+use weir_filters::tokens::{self, Channel, Counter, Encoding};
+use weir_filters::wire::{ReplyContext, Step, Wire};
+use weir_filters::{peek, sse};
+
+/// Words of a stream: as many as a short answer has.
+const WORDS: usize = 100;
+
+/// A large prompt, of an agent or a document.
+const LARGE: usize = 210_000;
+
+/// What one read of a socket brings when the provider is fast.
+const READ: usize = 8 << 10;
+
+fn bodies(c: &mut Criterion) {
+    let mut group = c.benchmark_group("peek");
+    for size in [200, LARGE] {
+        let body = Bytes::from(chat_body(size));
+        group.throughput(Throughput::Bytes(body.len() as u64));
+        group.bench_function(format!("chat, {size} B"), |b| {
+            b.iter(|| peek::chat(black_box(body.clone())).unwrap());
+        });
+    }
+    group.finish();
+}
+
+fn streams(c: &mut Criterion) {
+    let mut group = c.benchmark_group("stream of 100 words");
+    group.throughput(Throughput::Elements(WORDS as u64));
+    let context = |asked: bool| ReplyContext {
+        usage_asked: asked,
+        strip_usage: !asked,
+        id: "chatcmpl-bench".into(),
+        created: 1_700_000_000,
+        model: "m".into(),
+        encoding: Some(Encoding::O200k),
+        prompt_tokens: 12,
+    };
+    Encoding::O200k.preload();
+    let openai = pieces(openai_stream(WORDS));
+    let anthropic = pieces(anthropic_stream(WORDS));
+    group.bench_function("events only", |b| {
+        b.iter(|| {
+            let mut decoder = sse::Decoder::new();
+            let mut events = 0;
+            for piece in &openai {
+                decoder.push(piece.clone());
+                while decoder.next_event().unwrap().is_some() {
+                    events += 1;
+                }
+            }
+            events
+        });
+    });
+    let cases = [
+        ("openai, passed", Wire::OpenAi, &openai, true),
+        ("openai, usage stripped", Wire::OpenAi, &openai, false),
+        ("anthropic, translated", Wire::Anthropic, &anthropic, true),
+    ];
+    for (name, wire, pieces, asked) in cases {
+        group.bench_function(name, |b| {
+            b.iter_batched(
+                || wire.stream(context(asked)),
+                |mut reply| {
+                    let mut step = Step::default();
+                    for piece in pieces {
+                        reply.feed(piece.clone(), &mut step);
+                        step.out.clear();
+                    }
+                    reply.finish(true, &mut step);
+                    reply.tap().counter.total()
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+fn counting(c: &mut Criterion) {
+    let mut group = c.benchmark_group("tokens");
+    let text = "The quick brown fox jumps over the lazy dogs. ".repeat(2222);
+    group.throughput(Throughput::Bytes(text.len() as u64));
+    group.bench_function("count, 100 KB of English", |b| {
+        b.iter(|| tokens::count(black_box(&text), Encoding::O200k));
+    });
+    group.bench_function("estimate, 100 KB of English", |b| {
+        b.iter(|| tokens::estimate(black_box(text.as_bytes())));
+    });
+    let words = ["The", " quick", " brown", " fox", " jumps", " over", " the", " lazy"];
+    group.throughput(Throughput::Elements(WORDS as u64));
+    group.bench_function("100 deltas of a stream", |b| {
+        b.iter(|| {
+            let mut counter = Counter::new(Some(Encoding::O200k));
+            for word in words.iter().cycle().take(WORDS) {
+                counter.push(0, Channel::Content, black_box(word));
+            }
+            counter.total()
+        });
+    });
+    group.finish();
+}
+
+fn pieces(stream: Vec<u8>) -> Vec<Bytes> {
+    stream.chunks(READ).map(Bytes::copy_from_slice).collect()
+}
+
+criterion_group!(benches, bodies, streams, counting);
+criterion_main!(benches);

@@ -1,0 +1,62 @@
+//! Inputs that the benchmarks share, so that all of them measure the same thing.
+
+/// A chat body whose one message is `size` bytes of English.
+#[must_use]
+pub fn chat_body(size: usize) -> Vec<u8> {
+    let text = "lorem ipsum dolor sit amet, ".repeat(size / 28 + 1);
+    format!(
+        r#"{{"model":"gpt-4o","stream":true,"messages":[{{"role":"user","content":"{}"}}],"max_tokens":256}}"#,
+        &text[..size]
+    )
+    .into_bytes()
+}
+
+/// A stream of OpenAI chunks, each of one word.
+#[must_use]
+pub fn openai_stream(words: usize) -> Vec<u8> {
+    let chunk = |delta: &str, finish: &str| {
+        format!(
+            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\
+             \"created\":1700000000,\"model\":\"gpt-4o\",\"choices\":[{{\"index\":0,\
+             \"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let mut out = chunk(r#"{"role":"assistant","content":""}"#, "null");
+    for _ in 0..words {
+        out.push_str(&chunk(r#"{"content":" quick"}"#, "null"));
+    }
+    out.push_str(&chunk("{}", "\"stop\""));
+    out.push_str("data: [DONE]\n\n");
+    out.into_bytes()
+}
+
+/// The same as Anthropic sends it.
+#[must_use]
+pub fn anthropic_stream(words: usize) -> Vec<u8> {
+    let mut out = String::new();
+    let mut event = |name: &str, more: &str| {
+        out.push_str(&format!("event: {name}\ndata: {{\"type\":\"{name}\"{more}}}\n\n"));
+    };
+    event(
+        "message_start",
+        ",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\
+         \"model\":\"claude\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\
+         \"usage\":{\"input_tokens\":12,\"output_tokens\":1}}",
+    );
+    event(
+        "content_block_start",
+        ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}",
+    );
+    for _ in 0..words {
+        let delta = ",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" quick\"}";
+        event("content_block_delta", delta);
+    }
+    event("content_block_stop", ",\"index\":0");
+    event(
+        "message_delta",
+        ",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\
+         \"usage\":{\"output_tokens\":40}",
+    );
+    event("message_stop", "");
+    out.into_bytes()
+}

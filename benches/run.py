@@ -1,0 +1,322 @@
+"""weir with everything on beside a bare Pingora pass-through, in one run; writes README's table.
+
+    benches/run.py [--rounds 5] [--seconds 4] [--only small,big] [--no-write] [--no-criterion]
+
+CPU per request (user and system time of the process, from /proc) is the number to compare: unlike
+requests per second it hardly moves when something else runs on the machine. Ratios are taken
+within a round. The run fails when what it compares is not the same thing: other allocators, other
+profiles, requests that are not in the ledger, a spool that did not grow; and when weir costs more
+than LIMIT times the floor.
+"""
+import argparse
+import glob
+import http.client
+import json
+import os
+import platform
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HARNESS = os.environ.get("WEIR_HARNESS", os.path.join(ROOT, "../shared/harness"))
+TARGET = os.path.join(ROOT, "target")
+RELEASE = os.path.join(TARGET, "release")
+TOOLS = os.path.join(TARGET, "harness")
+TICK = os.sysconf("SC_CLK_TCK")
+KEY = "sk-bench"
+THREADS = 1
+# Times the floor's CPU per request, in the request path (the ledger's threads apart).
+LIMIT = 2.0
+# Threads that carry events to the disk and into the ledger.
+LEDGER_THREADS = ("weir-ledger", "weir-spool")
+# Requests sent one after another, of which each must be a row.
+EXACT = 1000
+
+
+def body(model, stream=False, size=0):
+    text = ("lorem ipsum dolor sit amet, " * (size // 28 + 1))[:size] or "Say hello to the world."
+    said = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 256}
+    if stream:
+        said |= {"stream": True, "stream_options": {"include_usage": True}}
+    return json.dumps(said, separators=(",", ":"))
+
+
+class Scenario:
+    """`model` is what the mock is asked for; weir's clients ask for `name`, which is mapped to it."""
+
+    def __init__(self, name, title, model, tool, connections, stream=False, size=0, anthropic=False):
+        self.name, self.title, self.model, self.tool = name, title, model, tool
+        self.connections, self.stream, self.size, self.anthropic = connections, stream, size, anthropic
+
+    def file(self, folder, peer):
+        path = os.path.join(folder, f"{peer}-{self.name}.json")
+        with open(path, "w") as out:
+            out.write(body(self.name if peer == "weir" else self.model, self.stream, self.size))
+        return path
+
+    def path(self, peer):
+        return "/v1/messages" if self.anthropic and peer == "floor" else "/v1/chat/completions"
+
+
+SCENARIOS = [
+    Scenario("small", "small JSON", "mock", "wrk", 64),
+    Scenario("big", "200 KB prompt", "mock", "wrk", 64, size=200_000),
+    Scenario("burst", "100 chunks in a burst", "mock?chunks=100", "wrk", 64, stream=True),
+    Scenario("paced", "100 chunks, one each 5 ms", "mock?chunks=100&delay_us=5000&stamp=1", "load", 32, stream=True),
+    Scenario("claude", "100 chunks, Anthropic → OpenAI", "mock?chunks=100", "wrk", 64, stream=True, anthropic=True),
+]
+
+
+# ------------------------------------------------------------------------------------ building
+def build():
+    """One cargo call for both, so that they share profile, features and dependencies."""
+    run(["cargo", "build", "--locked", "--release", "-p", "weir", "-p", "weir-floor"], cwd=ROOT)
+    for tool in ("mock", "load"):
+        run(["cargo", "build", "--release"], cwd=os.path.join(HARNESS, tool), env={"CARGO_TARGET_DIR": TOOLS})
+    for name in ("weir", "weir-floor"):
+        with open(os.path.join(RELEASE, name), "rb") as binary:
+            require(b"mi_malloc" in binary.read(), f"{name} is not built with mimalloc")
+
+
+def run(command, env=None, cwd=None):
+    return subprocess.run(command, cwd=cwd, env=os.environ | (env or {}), check=True, stdin=subprocess.DEVNULL)
+
+
+def require(ok, what):
+    if not ok:
+        sys.exit(f"bench: {what}")
+
+
+# ------------------------------------------------------------------------------------ peers
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Peer:
+    def __init__(self, name, port, command, env, folder):
+        self.name, self.port = name, port
+        self.log = open(os.path.join(folder, f"{name}.log"), "wb")
+        self.process = subprocess.Popen(command, env=os.environ | env, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.pid = self.process.pid
+        until(lambda: self.answers(), f"{name} did not start, see {self.log.name}")
+
+    def answers(self):
+        require(self.process.poll() is None, f"{self.name} ended, see {self.log.name}")
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def cpu(self):
+        """Seconds of user and system time: of the ledger's threads, and of all others."""
+        ledger = 0
+        for task in glob.glob(f"/proc/{self.pid}/task/*/stat"):
+            name, ticks = stat(task)
+            ledger += ticks if name in LEDGER_THREADS else 0
+        return ledger / TICK, (stat(f"/proc/{self.pid}/stat")[1] - ledger) / TICK
+
+    def peak_rss_mb(self):
+        with open(f"/proc/{self.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def stat(path):
+    """Name and ticks (user and system) of a process or thread; nothing of one that has just ended."""
+    try:
+        with open(path) as file:
+            head, tail = file.read().rsplit(")", 1)
+    except OSError:
+        return "", 0
+    fields = tail.split()
+    return head.split("(", 1)[1], int(fields[11]) + int(fields[12])
+
+
+def until(look, what, seconds=60):
+    end = time.time() + seconds
+    while not look():
+        require(time.time() < end, what)
+        time.sleep(0.05)
+
+
+def config(folder, port, admin, mock):
+    """Keys, prices, metering, the ledger and an access log: what a gateway is used with."""
+    def provider(name, preset):
+        return (f'[providers.{name}]\npreset = "{preset}"\nbase_url = "http://127.0.0.1:{mock}/v1"\napi_keys = ["sk-mock"]\n'
+                f'[providers.{name}.models."*"]\nprice = {{ currency = "USD", input = 1.0, cached_input = 0.1, output = 2.0 }}\n')
+    models = "".join(f'[models.{s.name}]\ntargets = [{{ to = "{"b" if s.anthropic else "a"}/{s.model}" }}]\n' for s in SCENARIOS)
+    return (f'[server]\nlisten = ["127.0.0.1:{port}"]\nthreads = {THREADS}\n[admin]\nlisten = "127.0.0.1:{admin}"\n'
+            f'[store]\nurl = "sqlite:{folder}/weir.db"\nspool = "{folder}/spool"\n[log]\naccess = "{folder}/access.log"\n'
+            f'{provider("a", "openai")}{provider("b", "anthropic")}{models}[keys.bench]\nsecret = "{KEY}"\nteam = "bench"\n')
+
+
+class Weir(Peer):
+    def __init__(self, folder, mock):
+        self.folder, self.admin, port = folder, free_port(), free_port()
+        self.config = os.path.join(folder, "weir.toml")
+        with open(self.config, "w") as out:
+            out.write(config(folder, port, self.admin, mock))
+        super().__init__("weir", port, [os.path.join(RELEASE, "weir"), "run", "--config", self.config], {}, folder)
+
+    def lag(self):
+        with socket.create_connection(("127.0.0.1", self.admin), 10) as link:
+            link.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            text = b"".join(iter(lambda: link.recv(65536), b"")).decode()
+        return sum(float(v) for v in re.findall(r"^weir_ledger_lag_events(?:\{[^}]*\})? (\S+)$", text, re.M))
+
+    def rows(self):
+        """Requests in the ledger, once it has caught up."""
+        until(lambda: self.lag() == 0, "the ledger does not catch up", 120)
+        command = [os.path.join(RELEASE, "weir"), "report", "--by", "status", "--format", "json", "--config", self.config]
+        rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rows"]
+        return sum(row["requests"] for row in rows)
+
+    def spool_bytes(self):
+        return sum(os.path.getsize(f) for f in glob.glob(f"{self.folder}/spool/*") if os.path.isfile(f))
+
+
+# ------------------------------------------------------------------------------------ measuring
+def measure(peer, scenario, folder, seconds):
+    file, path = scenario.file(folder, peer.name), scenario.path(peer.name)
+    if scenario.tool == "wrk":
+        url = f"http://127.0.0.1:{peer.port}{path}"
+        command = ["wrk", "-t1", f"-c{scenario.connections}", f"-d{seconds}s", "--timeout", "30s", "-s",
+                   os.path.join(ROOT, "benches/wrk/post.lua"), url, "--", file, "Authorization", f"Bearer {KEY}"]
+    else:
+        command = [os.path.join(TOOLS, "release/load"), f"127.0.0.1:{peer.port}", path, str(scenario.connections),
+                   str(seconds), file, f"Authorization: Bearer {KEY}"]
+    ledger, others = peer.cpu()
+    out = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    ledger, others = peer.cpu()[0] - ledger, peer.cpu()[1] - others
+    lines = [line for line in out.stdout.splitlines() if line.startswith("{")]
+    require(lines, f"{scenario.name} through {peer.name}: {out.stderr or out.stdout}")
+    got = json.loads(lines[-1])
+    require(got["requests"] > 0 and got["errors"] == 0, f"{scenario.name} through {peer.name}: {got} {out.stderr[:300]}")
+    per = 1e6 / got["requests"]
+    return {"requests": got["requests"], "path_us": others * per, "ledger_us": ledger * per, "rps": got["requests"] / got["wall_s"],
+            "p50_us": got.get("p50_us") or got["total_us"]["p50"], "p99_us": got.get("p99_us") or got["total_us"]["p99"],
+            "added_us": got.get("chunk_us", {}).get("p50")}
+
+
+def booked(weir, scenario, folder, seconds):
+    """Measures weir, and holds the ledger against what the client counted."""
+    rows, spool = weir.rows(), weir.spool_bytes()
+    got = measure(weir, scenario, folder, seconds)
+    new = weir.rows() - rows
+    # The load tool leaves with requests open: each of these is a row too, but no answer of its count.
+    require(got["requests"] <= new <= got["requests"] + scenario.connections,
+            f"{scenario.name}: {got['requests']} answers, {new} rows in the ledger")
+    require(weir.spool_bytes() > spool, f"{scenario.name}: the spool did not grow")
+    return got
+
+
+def exact(weir):
+    """One after another on one connection: every request is one row."""
+    before, link = weir.rows(), http.client.HTTPConnection("127.0.0.1", weir.port, timeout=30)
+    for _ in range(EXACT):
+        link.request("POST", "/v1/chat/completions", body("small"), {"authorization": f"Bearer {KEY}", "content-type": "application/json"})
+        reply = link.getresponse()
+        require(reply.status == 200 and reply.read(), f"a request failed with {reply.status}")
+    link.close()
+    new = weir.rows() - before
+    require(new == EXACT, f"{EXACT} requests are {new} rows")
+
+
+def criterion():
+    """What criterion says of each benchmark: its middle estimate."""
+    command = ["cargo", "bench", "--locked", "-p", "weir-benches", "--", "--quick", "--noplot"]
+    out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    found = re.findall(r"^(\S.*?)\s+time:\s+\[\S+ \S+ (\S+ \S+) \S+ \S+\]", out.replace("\n                        time", " time"), re.M)
+    require(found, f"criterion said nothing that can be read:\n{out[-2000:]}")
+    return found
+
+
+# ------------------------------------------------------------------------------------ telling
+def table(results, micro, rss, rounds, seconds):
+    middle = lambda rows, key: statistics.median(r[key] for r in rows)
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
+    out = [f"{os.cpu_count()} cores, {cpu}, Linux {platform.release()}; one worker thread each, client and provider on the same machine; "
+           f"middle of {rounds} rounds of {seconds} s.", "",
+           "| | floor, CPU µs/request | weir, request path | × floor | ledger threads | p50 floor → weir | p99 floor → weir |",
+           "| --- | --- | --- | --- | --- | --- | --- |"]
+    worst = 0
+    for scenario in SCENARIOS:
+        if scenario.name not in results:
+            continue
+        floor, weir = results[scenario.name]["floor"], results[scenario.name]["weir"]
+        ratio = statistics.median(w["path_us"] / f["path_us"] for f, w in zip(floor, weir))
+        worst = max(worst, ratio)
+        ms = lambda key: f"{middle(floor, key) / 1000:.2f} → {middle(weir, key) / 1000:.2f} ms"
+        out.append(f"| {scenario.title} | {middle(floor, 'path_us'):.0f} | {middle(weir, 'path_us'):.0f} | **{ratio:.2f}** | "
+                   f"{middle(weir, 'ledger_us'):.1f} | {ms('p50_us')} | {ms('p99_us')} |")
+    out += ["", f"Peak memory: floor {rss['floor']:.0f} MB, weir {rss['weir']:.0f} MB. weir runs with keys, prices, ledger and access log on; "
+            "the run fails unless every answered request is a row in the ledger."]
+    if micro:
+        out += ["", "| filter | time |", "| --- | --- |", *(f"| {name} | {time} |" for name, time in micro)]
+    return "\n".join(out), worst
+
+
+def write(text):
+    path = os.path.join(ROOT, "README.md")
+    with open(path) as file:
+        readme = file.read()
+    pattern = re.compile(r"(<!-- bench:begin -->\n).*?(<!-- bench:end -->)", re.S)
+    require(pattern.search(readme), "README.md has no place for the table")
+    with open(path, "w") as file:
+        file.write(pattern.sub(lambda m: m[1] + text + "\n" + m[2], readme))
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--seconds", type=int, default=4)
+    options.add_argument("--only", default=",".join(s.name for s in SCENARIOS))
+    options.add_argument("--no-write", action="store_true")
+    options.add_argument("--no-criterion", action="store_true")
+    asked = options.parse_args()
+    require(os.path.isdir(HARNESS), f"the load tools are not at {HARNESS} (WEIR_HARNESS says where)")
+    build()
+    scenarios = [s for s in SCENARIOS if s.name in asked.only.split(",")]
+    results = {s.name: {"floor": [], "weir": []} for s in scenarios}
+    peers = []
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        try:
+            mock, floor = free_port(), free_port()
+            peers.append(Peer("mock", mock, [os.path.join(TOOLS, "release/mock-upstream")], {"LISTEN": f"127.0.0.1:{mock}", "THREADS": "1"}, folder))
+            env = {"LISTEN": f"127.0.0.1:{floor}", "UPSTREAM": f"127.0.0.1:{mock}", "THREADS": str(THREADS)}
+            peers.append(Peer("floor", floor, [os.path.join(RELEASE, "weir-floor")], env, folder))
+            peers.append(Weir(folder, mock))
+            _, floor, weir = peers
+            exact(weir)
+            measure(floor, SCENARIOS[0], folder, 1)  # both are warm now
+            for turn in range(asked.rounds):
+                for scenario in scenarios:
+                    order = [("floor", measure, floor), ("weir", booked, weir)]
+                    for name, how, peer in order if turn % 2 == 0 else order[::-1]:
+                        got = how(peer, scenario, folder, asked.seconds)
+                        results[scenario.name][name].append(got)
+                        print(f"{turn} {scenario.name:8} {name:6} {got['path_us']:7.1f} µs  {got['rps']:8.0f}/s", flush=True)
+            rss = {"floor": floor.peak_rss_mb(), "weir": weir.peak_rss_mb()}
+        finally:
+            for peer in reversed(peers):
+                peer.stop()
+    micro = [] if asked.no_criterion else criterion()
+    text, worst = table(results, micro, rss, asked.rounds, asked.seconds)
+    print(f"\n{text}")
+    if not asked.no_write:
+        write(text)
+    require(worst <= LIMIT, f"the request path costs {worst:.2f} times the floor, more than {LIMIT}")
+
+
+main()

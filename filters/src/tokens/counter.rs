@@ -1,0 +1,186 @@
+//! Counting a stream's text as it passes, no byte twice.
+
+use super::{Encoding, RUN_BYTES_MAX, Tally, count, cut};
+use crate::usage::Source;
+use std::collections::HashMap;
+
+/// A tail is counted once it holds this much and a safe cut: fewer, longer calls are cheaper.
+const BATCH_BYTES_MIN: usize = 1 << 10;
+/// Texts that are kept apart (choices × channels). A provider that opens more than this many is
+/// broken or hostile: the rest share one tail, for some tokens of error and no memory.
+const TAILS_MAX: usize = 128;
+
+/// Which text a delta belongs to; each has a tail of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Channel {
+    /// `content`
+    Content,
+    /// `reasoning_content`
+    Reasoning,
+    /// `refusal`
+    Refusal,
+    /// Arguments (and name) of tool call number n.
+    Tool(u32),
+}
+
+/// Counts a stream's text as it passes: deltas gather in a tail and are counted in batches of 1 KiB
+/// or more at safe cuts, so that no byte is tokenised twice and the sum equals the whole text's
+/// count. Holds at most [`RUN_BYTES_MAX`] bytes for each of at most 130 texts.
+#[derive(Debug)]
+pub struct Counter {
+    encoding: Option<Encoding>,
+    tails: HashMap<(u32, Channel), Tail>,
+    /// What the full map has no room for: reasoning, and the rest.
+    shared: [Tail; 2],
+    /// Tokens whose text is gone.
+    counted: Sums<u64>,
+    /// Without an encoding: all that passed.
+    tally: Sums<Tally>,
+    any: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Sums<T> {
+    other: T,
+    reasoning: T,
+}
+
+impl<T> Sums<T> {
+    fn of(&mut self, reasoning: bool) -> &mut T {
+        if reasoning {
+            &mut self.reasoning
+        } else {
+            &mut self.other
+        }
+    }
+}
+
+/// Text that is not counted yet.
+#[derive(Debug, Default)]
+struct Tail {
+    text: String,
+    /// Up to here there is no safe cut.
+    seen: usize,
+    /// Tokens of `text`, if someone asked since it last grew.
+    known: Option<u64>,
+}
+
+impl Counter {
+    /// `None` estimates instead of counting.
+    #[must_use]
+    pub fn new(encoding: Option<Encoding>) -> Self {
+        Self {
+            encoding,
+            tails: HashMap::new(),
+            shared: [Tail::default(), Tail::default()],
+            counted: Sums::default(),
+            tally: Sums::default(),
+            any: false,
+        }
+    }
+
+    /// Takes a delta of one choice's channel.
+    pub fn push(&mut self, choice: u32, channel: Channel, delta: &str) {
+        if delta.is_empty() {
+            return;
+        }
+        self.any = true;
+        let reasoning = channel == Channel::Reasoning;
+        let Some(encoding) = self.encoding else {
+            self.tally.of(reasoning).add(delta.as_bytes());
+            return;
+        };
+        let key = (choice, channel);
+        let tail = if self.tails.len() < TAILS_MAX || self.tails.contains_key(&key) {
+            self.tails.entry(key).or_default()
+        } else {
+            &mut self.shared[usize::from(reasoning)]
+        };
+        *self.counted.of(reasoning) += tail.push(delta, encoding);
+    }
+
+    /// Some text has passed.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.any
+    }
+
+    /// Tokens so far, tails included. May be called more than once; later pushes go on.
+    pub fn total(&mut self) -> u64 {
+        if self.encoding.is_none() {
+            let Sums { other, reasoning } = self.tally;
+            return (other.quarters() + reasoning.quarters()).div_ceil(4);
+        }
+        self.sum(false) + self.sum(true)
+    }
+
+    /// Of these, reasoning.
+    pub fn reasoning(&mut self) -> u64 {
+        if self.encoding.is_none() {
+            return self.tally.reasoning.tokens();
+        }
+        self.sum(true)
+    }
+
+    /// How the numbers were made: `Counted` or `Estimated`.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        match self.encoding {
+            Some(_) => Source::Counted,
+            None => Source::Estimated,
+        }
+    }
+
+    fn sum(&mut self, reasoning: bool) -> u64 {
+        let Some(encoding) = self.encoding else {
+            return 0;
+        };
+        let own = self
+            .tails
+            .iter_mut()
+            .filter(|((_, channel), _)| (*channel == Channel::Reasoning) == reasoning);
+        let tails = own
+            .map(|(_, tail)| tail)
+            .chain([&mut self.shared[usize::from(reasoning)]]);
+        let waiting: u64 = tails.map(|tail| tail.tokens(encoding)).sum();
+        *self.counted.of(reasoning) + waiting
+    }
+}
+
+impl Tail {
+    /// Takes a delta; tokens of the text that it let go.
+    fn push(&mut self, delta: &str, encoding: Encoding) -> u64 {
+        self.text.push_str(delta);
+        self.known = None;
+        if self.text.len() < BATCH_BYTES_MIN {
+            return 0;
+        }
+        let at = match cut::last_safe(&self.text, self.seen, self.text.len()) {
+            Some(at) => at,
+            None if self.text.len() >= RUN_BYTES_MAX => self.text.len(),
+            None => {
+                // the last character's neighbour is still to come
+                self.seen = cut::floor(&self.text, self.text.len() - 1);
+                return 0;
+            }
+        };
+        let tokens = count(&self.text[..at], encoding);
+        self.text.drain(..at);
+        self.text.shrink_to(RUN_BYTES_MAX);
+        self.seen = 0;
+        // what is left has no safe cut, so only its length can be wrong
+        if self.text.len() < RUN_BYTES_MAX {
+            return tokens;
+        }
+        tokens + count(&std::mem::take(&mut self.text), encoding)
+    }
+
+    fn tokens(&mut self, encoding: Encoding) -> u64 {
+        if self.text.is_empty() {
+            return 0;
+        }
+        *self
+            .known
+            .get_or_insert_with(|| count(&self.text, encoding))
+    }
+}

@@ -1,0 +1,71 @@
+//! The caller's body as this wire's providers take it: a few members edited, every other byte kept.
+
+use super::members::put_text;
+use crate::error::{ApiError, Code};
+use crate::peek::{BadBody, Edits, apply_params, with_include_usage};
+use crate::wire::{Ask, Outgoing, Wire};
+
+/// Azure's `api-version` where config names none: the last dated version of the data plane that is
+/// generally available (Microsoft Learn, "Azure OpenAI in Microsoft Foundry Models API version
+/// lifecycle"); later ones are previews or the v1 surface, which needs none.
+const AZURE_API_VERSION: &str = "2024-10-21";
+
+/// The request for one try.
+pub(in crate::wire) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+    let peek = ask.peek;
+    let mut edits = Edits::default();
+    let mut model = Vec::with_capacity(ask.model.len() + 2);
+    put_text(ask.model, &mut model);
+    edits.set("model", model);
+    let mut strip_usage = false;
+    if !peek.stream || !ask.quirks.stream_options {
+        // Providers refuse it without `stream`, some always.
+        edits.remove("stream_options");
+    } else if !ask.quirks.usage_unasked
+        && let Some(options) = with_include_usage(peek)
+    {
+        edits.set("stream_options", options);
+        strip_usage = true;
+    }
+    let dropped = apply_params(ask.params, peek, &mut edits).map_err(bad_body)?;
+    let path = if wire == Wire::Azure { azure_path(ask) } else { "/chat/completions".to_owned() };
+    let body = edits.apply(peek);
+    Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage })
+}
+
+fn bad_body(bad: BadBody) -> ApiError {
+    match bad {
+        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
+        BadBody::Member { param, message } => {
+            ApiError::new(Code::InvalidRequest, message).param(param)
+        }
+    }
+}
+
+/// Azure has the deployment in the path, except on its v1 surface, which is OpenAI's own.
+fn azure_path(ask: &Ask<'_>) -> String {
+    let base = ask.base_url.trim_end_matches('/');
+    if base.contains("/openai/v1") {
+        let version = ask.api_version.map(|version| format!("?api-version={}", encode(version)));
+        return format!("/chat/completions{}", version.unwrap_or_default());
+    }
+    let root = if base.ends_with("/openai") { "" } else { "/openai" };
+    let version = ask.api_version.unwrap_or(AZURE_API_VERSION);
+    let (model, version) = (encode(ask.model), encode(version));
+    format!("{root}/deployments/{model}/chat/completions?api-version={version}")
+}
+
+/// Percent-encodes all but RFC 3986's unreserved characters.
+fn encode(text: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to memory cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}

@@ -1,0 +1,101 @@
+//! Reasoning effort, thinking and its blocks in a request.
+
+use super::{ask, hello};
+use serde_json::{Value, json};
+
+const F: &str = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
+
+#[test]
+fn an_effort_is_a_budget_of_at_least_1024_and_below_max_tokens() {
+    let budget = |effort: &str, max: u64| {
+        let sent = hello(&format!(r#""reasoning_effort":"{effort}","max_tokens":{max}"#));
+        let dropped = sent.dropped == ["reasoning_effort"];
+        assert_eq!(dropped, sent.json["thinking"].is_null() && effort != "none", "{effort} {max}");
+        sent.json["thinking"]["budget_tokens"].as_u64()
+    };
+    assert_eq!(budget("low", 10_000), Some(2_000));
+    assert_eq!(budget("medium", 10_000), Some(5_000));
+    assert_eq!(budget("high", 10_000), Some(8_000));
+    assert_eq!(budget("high", 128_000), Some(32_000));
+    assert_eq!(budget("low", 2_000), Some(1_024));
+    assert_eq!(budget("high", 1_024), None);
+    assert_eq!(budget("high", 100), None);
+    assert_eq!(budget("none", 10_000), None);
+    let sent = hello(r#""reasoning_effort":"high""#);
+    assert_eq!(sent.json["thinking"], json!({"type": "enabled", "budget_tokens": 3276}));
+}
+
+#[test]
+fn sampling_is_dropped_while_thinking() {
+    let sent = hello(r#""reasoning_effort":"high","temperature":0.3,"top_p":0.5,"top_k":3"#);
+    assert!(["temperature", "top_p", "top_k"].iter().all(|name| sent.json.get(name).is_none()));
+    assert_eq!(sent.dropped, ["temperature", "top_p", "top_k"]);
+    let sent = hello(r#""thinking":{"type":"enabled","budget_tokens":2000},"temperature":0.3"#);
+    assert_eq!(sent.dropped, ["temperature"]);
+    let sent = hello(r#""thinking":{"type":"disabled"},"temperature":0.3"#);
+    assert_eq!(sent.json["temperature"], 0.3);
+}
+
+#[test]
+fn a_forced_tool_call_is_kept_and_the_effort_goes() {
+    for choice in [r#""required""#, r#"{"type":"function","function":{"name":"f"}}"#] {
+        let sent = hello(&format!(r#"{F},"tool_choice":{choice},"reasoning_effort":"high""#));
+        assert!(sent.json.get("thinking").is_none());
+        assert_eq!(sent.dropped, ["reasoning_effort"]);
+    }
+    let sent = hello(&format!(r#"{F},"tool_choice":"auto","reasoning_effort":"high""#));
+    assert_eq!(sent.json["thinking"]["type"], "enabled");
+}
+
+#[test]
+fn the_callers_own_thinking_wins_over_an_effort() {
+    let sent = hello(r#""thinking":{"type":"adaptive"},"reasoning_effort":"high""#);
+    assert_eq!(sent.json["thinking"], json!({"type": "adaptive"}));
+    assert_eq!(sent.dropped, ["reasoning_effort"]);
+}
+
+fn tool_loop(blocks: &str) -> super::Sent {
+    ask(
+        &format!(
+            r#"[{{"role":"user","content":"go"}},
+                {{"role":"assistant","content":"ok","reasoning_content":"hm"{blocks},
+                  "tool_calls":[{{"id":"a","type":"function",
+                  "function":{{"name":"f","arguments":"{{}}"}}}}]}},
+                {{"role":"tool","tool_call_id":"a","content":"1"}}]"#
+        ),
+        &format!(r#"{F},"reasoning_effort":"high""#),
+    )
+}
+
+#[test]
+fn thinking_blocks_come_back_unchanged_in_front_of_everything() {
+    let sent = tool_loop(
+        r#","thinking_blocks":[{"index":0,"type":"thinking","thinking":"h\u00e9 \"x\"",
+            "signature":"c2ln+/="},
+            {"type":"redacted_thinking","data":"ZGF0YQ"},
+            {"type":"thinking","thinking":"unsealed"}]"#,
+    );
+    let blocks = sent.json["messages"][1]["content"].as_array().unwrap();
+    let want = json!({"type": "thinking", "thinking": "hé \"x\"", "signature": "c2ln+/="});
+    assert_eq!(blocks[0], want);
+    assert_eq!(blocks[1], json!({"type": "redacted_thinking", "data": "ZGF0YQ"}));
+    let kinds: Vec<_> = blocks[2..].iter().map(|block| block["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["text", "tool_use"]);
+    assert_eq!(sent.json["thinking"]["type"], "enabled");
+}
+
+#[test]
+fn a_tool_loop_without_its_blocks_goes_on_without_thinking() {
+    let sent = tool_loop("");
+    assert_eq!(sent.json.get("thinking"), None::<&Value>);
+    assert_eq!(sent.dropped, ["reasoning_effort"]);
+}
+
+#[test]
+fn a_begun_answer_goes_on_without_thinking() {
+    let sent = ask(
+        r#"[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#,
+        r#""reasoning_effort":"high""#,
+    );
+    assert_eq!(sent.json.get("thinking"), None::<&Value>);
+}

@@ -1,0 +1,248 @@
+//! Arguments; one subcommand, one function.
+
+mod demo;
+mod report;
+
+use crate::access;
+use crate::config::{self, Watch};
+use crate::server::{self, Options, Source};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Bad usage, and what this version does not do (sysexits.h EX_USAGE).
+const EXIT_USAGE: u8 = 64;
+/// Bad config (sysexits.h EX_CONFIG).
+const EXIT_CONFIG: u8 = 78;
+/// Where config is looked for without `--config` and `WEIR_CONFIG`, in this order.
+const USUAL_PLACES: &[&str] = &["weir.toml", "/etc/weir/weir.toml"];
+/// A longer secret on standard input is a mistaken file.
+const SECRET_BYTES_MAX: u64 = 4096;
+
+/// An LLM gateway: one endpoint in front of every model provider, every token metered.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    /// Config file; else ./weir.toml, then /etc/weir/weir.toml
+    #[arg(long, global = true, env = "WEIR_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway
+    Run {
+        /// Take the sockets over from the running one (not in this version)
+        #[arg(long)]
+        upgrade: bool,
+    },
+    /// Load the config and print every fault
+    Check {
+        /// Also ask each target (not in this version)
+        #[arg(long)]
+        online: bool,
+        /// Say which keys and models gain or lose what against this older config
+        #[arg(long, value_name = "OLD")]
+        diff: Option<PathBuf>,
+    },
+    /// Write a small config to start from
+    Init {
+        /// Folder to write weir.toml into
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Run the gateway with a simulated provider: no account needed
+    Demo,
+    /// Usage and cost from the ledger
+    Report(report::Report),
+    /// Virtual keys; in this version they live in config, `keys hash` makes their hashes
+    Keys(Rest),
+    /// Provider credentials, sealed (not in this version)
+    Vault(Rest),
+    /// A dry run of one request (not in this version)
+    Explain(Rest),
+    /// Another gateway's config as ours (not in this version)
+    Import(Rest),
+    /// Completions for a shell, to be sourced
+    Completions {
+        /// Which one
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Whatever follows.
+#[derive(Debug, Args)]
+struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    rest: Vec<String>,
+}
+
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let code = match Cli::try_parse() {
+        Ok(cli) => dispatch(cli),
+        Err(error) => {
+            let _ = error.print(); // help to standard output, faults to standard error
+            if error.use_stderr() { EXIT_USAGE } else { server::EXIT_OK }
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn dispatch(cli: Cli) -> u8 {
+    let path = cli.config.or_else(usual);
+    match cli.command {
+        Command::Run { upgrade: true } => later("run --upgrade"),
+        Command::Run { upgrade: false } => run(path),
+        Command::Check { online: true, .. } => later("check --online"),
+        Command::Check { diff, .. } => check(path.as_deref(), diff.as_deref()),
+        Command::Init { dir } => init(&dir),
+        Command::Demo => demo::demo(),
+        Command::Report(args) => report::report(path.as_deref(), &args),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "weir", &mut text);
+            say(String::from_utf8_lossy(&text).trim_end());
+            server::EXIT_OK
+        }
+        Command::Keys(args) => keys(&args.rest),
+        Command::Vault(_) => later("vault"),
+        Command::Explain(_) => later("explain"),
+        Command::Import(_) => later("import"),
+    }
+}
+
+fn usual() -> Option<PathBuf> {
+    USUAL_PLACES.iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+fn run(path: Option<PathBuf>) -> u8 {
+    let Some(path) = path else { return run_without_config() };
+    let reading = config::read(&path);
+    let watch = Watch::new(&reading);
+    match reading.result {
+        Ok(loaded) => {
+            server::run(loaded, Options { source: Source::File(path, watch), banner: None })
+        }
+        Err(faults) => refuse(&faults),
+    }
+}
+
+fn run_without_config() -> u8 {
+    let zero = match config::zero(&|name| std::env::var(name).ok()) {
+        Ok(zero) => zero,
+        Err(what_to_set) => {
+            complain(&what_to_set);
+            return EXIT_CONFIG;
+        }
+    };
+    let mut banner = format!("providers: {}\n", zero.providers.join(", "));
+    match &zero.generated {
+        Some(key) => {
+            let _ = writeln!(banner, "key (until the process ends): {}", key.expose());
+        }
+        None => banner.push_str("key: WEIR_KEY\n"),
+    }
+    let banner: server::Banner = Box::new(|_| banner);
+    server::run(zero.loaded, Options { source: Source::Fixed, banner: Some(banner) })
+}
+
+fn check(path: Option<&Path>, old: Option<&Path>) -> u8 {
+    let Some(path) = path else {
+        complain("no config: give --config FILE, or write one with `weir init`");
+        return EXIT_CONFIG;
+    };
+    let (text, code) = match old {
+        Some(old) => config::check_diff(path, old),
+        None => config::check(path),
+    };
+    if code == server::EXIT_OK { say(&text) } else { complain(&text) }
+    code
+}
+
+fn init(dir: &Path) -> u8 {
+    match config::init(dir) {
+        Ok(text) => {
+            say(&text);
+            server::EXIT_OK
+        }
+        Err(why) => {
+            complain(&format!("weir init: {why}"));
+            server::EXIT_UNAVAILABLE
+        }
+    }
+}
+
+fn keys(args: &[String]) -> u8 {
+    match args.first().map(String::as_str) {
+        Some("hash") if args.len() == 1 => hash(),
+        Some("create" | "list" | "show" | "enable" | "disable" | "rotate" | "delete") => {
+            later(&format!("keys {}", args[0]))
+        }
+        _ => {
+            complain("usage: weir keys hash < SECRET");
+            EXIT_USAGE
+        }
+    }
+}
+
+/// `sha256:…` of the secret on standard input, its line end left out.
+fn hash() -> u8 {
+    let mut secret = String::new();
+    let read = io::stdin().lock().take(SECRET_BYTES_MAX + 1).read_to_string(&mut secret);
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    if read.is_err() || secret.is_empty() || secret.len() as u64 > SECRET_BYTES_MAX {
+        complain("weir keys hash: one secret on standard input, please");
+        return EXIT_USAGE;
+    }
+    let mut text = String::from("sha256:");
+    for byte in access::hash(secret) {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+    }
+    say(&text);
+    server::EXIT_OK
+}
+
+fn later(what: &str) -> u8 {
+    complain(&format!("weir {what}: not in this version"));
+    EXIT_USAGE
+}
+
+fn refuse(faults: &[config::Fault]) -> u8 {
+    for fault in faults {
+        complain(&fault.to_string());
+    }
+    EXIT_CONFIG
+}
+
+/// A line for the one who asked. A reader that has left is no fault.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+/// A line about what went wrong.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_sound_and_config_may_stand_anywhere() {
+        Cli::command().debug_assert();
+        for line in [["weir", "--config", "a.toml", "check"], ["weir", "check", "--config", "a.toml"]] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            assert_eq!(cli.config.as_deref(), Some(Path::new("a.toml")));
+        }
+        assert!(Cli::try_parse_from(["weir", "frobnicate"]).is_err());
+        let create = ["weir", "keys", "create", "--name", "x"];
+        assert!(Cli::try_parse_from(create).is_ok(), "refused by us, with a reason");
+    }
+}

@@ -1,0 +1,122 @@
+//! What one snapshot has and another has not: for `weir check --diff`, and for a reload's warning.
+
+use super::Snapshot;
+use crate::access::Key;
+use crate::route::{Model, Offer, Table};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a key or model has, in words, by `keys.NAME` or `models."NAME"`.
+type Facts = BTreeMap<String, BTreeSet<String>>;
+
+/// What keys and models gain (`+`) or lose (`-`), one a line; empty when nothing changes.
+#[must_use]
+pub fn diff(old: &Snapshot, new: &Snapshot) -> String {
+    let (old, new) = (facts(old), facts(new));
+    let empty = BTreeSet::new();
+    let mut lines = Vec::new();
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for name in names {
+        let before = old.get(name).unwrap_or(&empty);
+        let after = new.get(name).unwrap_or(&empty);
+        lines.extend(before.difference(after).map(|fact| format!("- {name}: {fact}")));
+        lines.extend(after.difference(before).map(|fact| format!("+ {name}: {fact}")));
+    }
+    lines.join("\n")
+}
+
+/// What a running gateway cannot take over from a new config.
+#[must_use]
+pub fn needs_restart(old: &Snapshot, new: &Snapshot) -> Vec<&'static str> {
+    let changed = [
+        ("server.listen", old.server.listen != new.server.listen),
+        ("server.threads", old.server.threads != new.server.threads),
+        ("server.upstream_idle", old.server.upstream_idle != new.server.upstream_idle),
+        ("admin.listen", old.admin.listen != new.admin.listen),
+        ("admin.metrics_listen", old.admin.metrics_listen != new.admin.metrics_listen),
+        ("store", old.store != new.store),
+    ];
+    changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+fn facts(snapshot: &Snapshot) -> Facts {
+    let routes = &snapshot.routes;
+    let names = routes.names();
+    let mut out = Facts::new();
+    for key in snapshot.keys.0.values() {
+        out.insert(super::value::join("keys", &key.name), of_key(key, &names));
+    }
+    for model in &routes.models {
+        out.insert(format!("models.{:?}", model.name.as_str()), of_model(model));
+    }
+    for name in names {
+        let model = routes.resolve(&name);
+        let known = out.entry(format!("models.{name:?}")).or_default();
+        known.extend(model.iter().flat_map(|m| of_model(m)));
+    }
+    priced(routes, &mut out);
+    out
+}
+
+fn of_key(key: &Key, names: &[String]) -> BTreeSet<String> {
+    let allowed =
+        names.iter().filter(|name| key.allows(name)).map(|name| format!("may use {name}"));
+    let mut facts: BTreeSet<String> = allowed.collect();
+    facts.insert("exists".into());
+    facts.extend(key.team.iter().map(|t| format!("team {t}")));
+    facts.extend(key.department.iter().map(|d| format!("department {d}")));
+    facts.extend(key.user.iter().map(|u| format!("user {u}")));
+    facts.extend(key.expires.iter().map(|at| format!("expires {at}")));
+    facts.extend(key.aliases.iter().map(|(from, to)| format!("alias {from} = {to}")));
+    if key.enabled {
+        facts.insert("enabled".into());
+    }
+    facts
+}
+
+fn of_model(model: &Model) -> BTreeSet<String> {
+    let target = |t: &crate::route::Target| {
+        let name = t.model.as_deref().unwrap_or("*");
+        format!("target {}/{name} (priority {}, weight {})", t.provider.id, t.priority, t.weight)
+    };
+    let mut facts: BTreeSet<String> = model.targets.iter().map(target).collect();
+    if model.strict {
+        facts.insert("strict".into());
+    }
+    facts
+}
+
+/// Prices and ceilings of what providers offer.
+fn priced(routes: &Table, out: &mut Facts) {
+    for (id, provider) in &routes.providers {
+        for offer in &provider.offers {
+            let name = format!("providers.{id}.models.{:?}", offer.name.as_str());
+            out.insert(name, of_offer(offer));
+        }
+    }
+}
+
+fn of_offer(offer: &Offer) -> BTreeSet<String> {
+    let mut facts = BTreeSet::from(["offered".to_owned()]);
+    facts.extend(offer.context.map(|n| format!("context {n}")));
+    facts.extend(offer.max_output.map(|n| format!("max_output {n}")));
+    if let Some(price) = &offer.price {
+        let step = |above: u64, r: &weir_filters::usage::Rates| {
+            format!(
+                "price above {above} tokens (nano-USD per million): input {}, cached {}, \
+                 cache write {}, output {}, reasoning {}",
+                r.input,
+                r.cached_input,
+                r.cache_write,
+                r.output,
+                r.reasoning.unwrap_or(r.output),
+            )
+        };
+        facts.insert(step(0, &price.base));
+        facts.extend(price.tiers.iter().map(|(above, rates)| step(*above, rates)));
+        facts.extend(
+            (price.per_request.0 > 0)
+                .then(|| format!("per request {} nano-USD", price.per_request.0)),
+        );
+    }
+    facts
+}

@@ -1,0 +1,193 @@
+//! `[departments]`, `[teams.*]` and `[keys.*]`: who may call, and for which models.
+
+use super::fault::hint;
+use super::value::{Shape, Value, View, join, view};
+use super::{models, secret};
+use crate::access::{Hash, Key, Keys, hash};
+use crate::base::{DepartmentName, Glob, KeyId, TeamName, UserName};
+use crate::route::Table;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+const DEPARTMENT: Shape = Shape { known: &[], later: RULES };
+const TEAM: Shape = Shape { known: &["department", "models", "aliases"], later: RULES };
+const KEY: Shape = Shape {
+    known: &[
+        "hash",
+        "secret",
+        "team",
+        "department",
+        "user",
+        "tags",
+        "end_users",
+        "models",
+        "aliases",
+        "expires",
+        "enabled",
+    ],
+    later: RULES,
+};
+/// Rules that owners share, in a later version.
+const RULES: &[&str] = &["limits", "windows", "budgets", "max_budget_tier", "penalty"];
+
+/// What a team gives to its keys.
+#[derive(Default)]
+struct Team {
+    department: Option<String>,
+    models: Option<Vec<Glob>>,
+    aliases: BTreeMap<String, String>,
+}
+
+pub(super) fn keys(root: &View<'_>, routes: &Table) -> Keys {
+    let departments = root.named("departments");
+    let mut known: Vec<&str> = Vec::new();
+    for (name, entry) in departments {
+        view(root.book, &entry.node, join("departments", name), &DEPARTMENT);
+        known.push(name);
+    }
+    let mut teams = BTreeMap::new();
+    for (name, entry) in root.named("teams") {
+        if let Some(v) = view(root.book, &entry.node, join("teams", name), &TEAM) {
+            let team = Team {
+                department: named(&v, "department", &known).map(str::to_owned),
+                models: allowlist(&v, routes),
+                aliases: aliases(&v, routes),
+            };
+            teams.insert(name, team);
+        }
+    }
+    let mut all: HashMap<Hash, Arc<Key>> = HashMap::new();
+    for (name, entry) in root.named("keys") {
+        let Some(v) = view(root.book, &entry.node, join("keys", name), &KEY) else { continue };
+        let secret = opened_by(&v);
+        let key = key(&v, name, &teams, &known, routes);
+        let Some(secret) = secret else { continue };
+        if let Some(other) = all.insert(secret, Arc::new(key)) {
+            v.complain(format!("has the same secret as keys.{}", other.name));
+        }
+    }
+    Keys(all)
+}
+
+fn key(
+    v: &View<'_>,
+    name: &str,
+    teams: &BTreeMap<&str, Team>,
+    departments: &[&str],
+    routes: &Table,
+) -> Key {
+    let none = Team::default();
+    let team_names: Vec<&str> = teams.keys().copied().collect();
+    let team_name = named(v, "team", &team_names);
+    let team = team_name.and_then(|t| teams.get(t)).unwrap_or(&none);
+    let own = named(v, "department", departments);
+    if let (Some(own), Some(theirs)) = (own, &team.department)
+        && own != theirs
+    {
+        v.fault("department", format!("the department of its team is {theirs:?}"));
+    }
+    let mut names: HashMap<String, String> = team.aliases.clone().into_iter().collect();
+    names.extend(aliases(v, routes));
+    Key {
+        id: KeyId::from(name),
+        name: name.to_owned(),
+        team: team_name.map(TeamName::from),
+        department: team.department.as_deref().or(own).map(DepartmentName::from),
+        user: v.text("user").map(UserName::from),
+        tags: v.words("tags"),
+        models: allowlist(v, routes).into_iter().chain(team.models.clone()).collect(),
+        aliases: names,
+        expires: expires(v),
+        enabled: v.boolean("enabled", true),
+        end_users: v.boolean("end_users", false),
+    }
+}
+
+/// A name that must be among those that are defined, where any are.
+fn named<'a>(v: &View<'a>, key: &str, defined: &[&str]) -> Option<&'a str> {
+    let name = v.text(key)?;
+    if !defined.is_empty() && !defined.contains(&name) && v.book.whole() {
+        v.fault(key, format!("there is no {key} {name:?}{}", hint(name, defined.iter().copied())));
+    }
+    Some(name)
+}
+
+/// `models`: `None` where it is absent.
+fn allowlist(v: &View<'_>, routes: &Table) -> Option<Vec<Glob>> {
+    let list = v.texts("models")?;
+    if list.is_empty() {
+        v.fault(
+            "models",
+            "is empty, so nothing is allowed; write enabled = false to switch a key off",
+        );
+    }
+    for (at, name) in &list {
+        models::served(v.book, *at, &v.key("models"), name, routes);
+    }
+    Some(list.into_iter().map(|(_, name)| Glob::new(name)).collect())
+}
+
+fn aliases(v: &View<'_>, routes: &Table) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for (name, entry) in v.named("aliases") {
+        let key = join(&v.key("aliases"), name);
+        let Value::Text(to) = &entry.node.value else {
+            v.book.fault(entry.node.at, &key, "a model's name is needed here");
+            continue;
+        };
+        models::served(v.book, entry.node.at, &key, to, routes);
+        out.insert(name.to_owned(), to.clone());
+    }
+    out
+}
+
+fn opened_by(v: &View<'_>) -> Option<Hash> {
+    match (v.get("hash").is_some(), v.get("secret").is_some()) {
+        (true, false) => parse_hash(v),
+        (false, true) => {
+            let text = v.text("secret")?;
+            let secret = secret::secret(v.book, v.place("secret"), &v.key("secret"), text)?;
+            Some(hash(secret.expose()))
+        }
+        (true, true) => {
+            v.complain("has both a hash and a secret; one is enough");
+            None
+        }
+        (false, false) => {
+            v.complain("needs the hash of its secret, or the secret");
+            None
+        }
+    }
+}
+
+fn parse_hash(v: &View<'_>) -> Option<Hash> {
+    let text = v.text("hash")?;
+    let digits = text
+        .strip_prefix("sha256:")
+        .filter(|d| d.len() == 64 && d.bytes().all(|b| b.is_ascii_hexdigit()));
+    let mut out = [0; 32];
+    let sound = digits.is_some_and(|digits| {
+        out.iter_mut().enumerate().all(|(i, byte)| {
+            u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).map(|b| *byte = b).is_ok()
+        })
+    });
+    if !sound {
+        v.fault("hash", "is no \"sha256:\" and 64 hex digits; `weir keys hash` makes one");
+    }
+    sound.then_some(out)
+}
+
+fn expires(v: &View<'_>) -> Option<jiff::Timestamp> {
+    let text = match &v.get("expires")?.value {
+        Value::Text(text) | Value::Date(text) => text,
+        other => {
+            v.fault("expires", format!("a time is needed here, not {}", other.kind()));
+            return None;
+        }
+    };
+    let parsed = text.parse().ok();
+    if parsed.is_none() {
+        v.fault("expires", format!("{text:?} is no time such as \"2027-01-01T00:00:00Z\""));
+    }
+    parsed
+}

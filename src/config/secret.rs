@@ -1,0 +1,72 @@
+//! References to secrets: `env:NAME`, `file:/path`, `cred:NAME`; a literal is taken with a warning.
+
+use super::fault::{At, Book};
+use super::value::LATER;
+use crate::base::Secret;
+
+/// The forms a reference can have.
+const SCHEMES: &[&str] = &["env:", "file:", "cred:", "vault:"];
+
+/// Whether a string is a reference.
+pub(super) fn is_reference(text: &str) -> bool {
+    SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+}
+
+/// The secret behind a string; a fault is recorded where there is none.
+pub(super) fn secret(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<Secret> {
+    if text.is_empty() {
+        book.fault(at, key, "is empty");
+        return None;
+    }
+    if !is_reference(text) {
+        book.warn(at, key, "holds a secret in the clear; write env:NAME or file:/path instead");
+    }
+    value(book, at, key, text).map(|value| Secret::new(&value))
+}
+
+/// What a string says: itself, or what its reference holds; a fault where that is nothing.
+pub(super) fn value(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<String> {
+    match resolve(book, at, text) {
+        Ok(value) => Some(value),
+        Err(why) => {
+            book.fault(at, key, why);
+            None
+        }
+    }
+}
+
+fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<String, String> {
+    let found = if let Some(name) = text.strip_prefix("env:") {
+        (book.env)(name).ok_or_else(|| format!("the environment variable {name} is not set"))?
+    } else if let Some(path) = text.strip_prefix("file:") {
+        if path.is_empty() {
+            return Err("file: names no file".into());
+        }
+        contents(book, book.folder(at.file).join(path))?
+    } else if let Some(name) = text.strip_prefix("cred:") {
+        let folder = (book.env)("CREDENTIALS_DIRECTORY")
+            .ok_or("cred: needs CREDENTIALS_DIRECTORY, which systemd sets for LoadCredential=")?;
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            return Err(format!("{name:?} is no name of a credential"));
+        }
+        contents(book, std::path::Path::new(&folder).join(name))?
+    } else if text.starts_with("vault:") {
+        return Err(format!("`vault:` is {LATER}"));
+    } else {
+        text.to_owned()
+    };
+    let found = found.strip_suffix('\n').map_or(&*found, |f| f.strip_suffix('\r').unwrap_or(f));
+    if found.is_empty() {
+        return Err(format!("{text} is empty"));
+    }
+    if found.chars().any(char::is_control) {
+        return Err(
+            "holds a line end or another control character, so no header can carry it".into()
+        );
+    }
+    Ok(found.to_owned())
+}
+
+fn contents(book: &Book<'_>, path: std::path::PathBuf) -> Result<String, String> {
+    super::source::read_for(book, &path).map_err(|why| format!("{}: {why}", path.display()))
+}

@@ -1,0 +1,139 @@
+//! May it, and where to: the checks between a request's head and its first try.
+
+use super::ticket::{Admission, Ticket};
+use crate::access::{Denied, Key};
+use crate::config::Unpriced;
+use crate::meter::{Admitted, Outcome};
+use crate::route::{Model, Plan};
+use bytes::Bytes;
+use std::sync::Arc;
+use weir_filters::error::{ApiError, Code};
+use weir_filters::peek::{self, BadBody};
+
+/// Models named in an error message; more would be a page, not a hint.
+const NAMES_MAX: usize = 20;
+
+impl Ticket {
+    /// Finds the caller behind a secret.
+    ///
+    /// # Errors
+    /// 401 in the caller's words. No body has been read by then, and nothing was sent upstream.
+    pub fn authenticate(&mut self, secret: Option<&str>) -> Result<(), ApiError> {
+        let Some(secret) = secret else {
+            let how = "no API key: send it as `Authorization: Bearer …` or `x-api-key`";
+            return Err(ApiError::new(Code::InvalidApiKey, how));
+        };
+        match self.snapshot.keys.find(secret, self.arrival.ts) {
+            Ok(key) => {
+                self.key = Some(key);
+                Ok(())
+            }
+            Err((denied, key)) => {
+                self.key = key;
+                Err(match denied {
+                    Denied::Unknown => {
+                        ApiError::new(Code::InvalidApiKey, "this API key is not known")
+                    }
+                    Denied::Expired => ApiError::new(Code::KeyExpired, "this API key has expired"),
+                    Denied::Disabled => {
+                        ApiError::new(Code::KeyDisabled, "this API key is disabled")
+                    }
+                })
+            }
+        }
+    }
+
+    /// Reads a chat body, and decides where the request goes.
+    ///
+    /// # Errors
+    /// What the caller is told; nothing was sent upstream.
+    pub fn admit(&mut self, body: Bytes, random: impl FnMut(u64) -> u64) -> Result<(), ApiError> {
+        let peek = peek::chat(body).map_err(bad_body)?;
+        self.record.streamed = peek.stream;
+        self.record.requested_model = peek.model.clone();
+        if let Some(task) = &peek.task_type {
+            self.arrival.task_type = Some(task.clone());
+        }
+        if let Some(tier) = &peek.budget_tier {
+            self.arrival.budget_tier = Some(tier.clone());
+        }
+        let Some(named) = peek.model.as_ref().or(self.snapshot.server.default_model.as_ref())
+        else {
+            return Err(ApiError::new(Code::InvalidRequest, "no `model`").param("model"));
+        };
+        let Some(key) = self.key.clone() else {
+            return Err(ApiError::new(Code::InvalidApiKey, "no API key"));
+        };
+        let asked = key.aliases.get(named).unwrap_or(named).clone();
+        let model = self.model(&key, &asked)?;
+        let mut plan = Plan::new(&model, &asked, random);
+        if self.snapshot.server.unpriced == Unpriced::Refuse {
+            plan.retain(|c| c.provider.offer(&c.model).is_some_and(|o| o.price.is_some()));
+        }
+        if plan.current().is_none() {
+            let why =
+                format!("the model `{asked}` has no price, and unpriced models are refused here");
+            return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
+        }
+        let prompt_tokens = peek.estimate();
+        self.admission = Some(Admission { peek, model, asked, plan, prompt_tokens });
+        Ok(())
+    }
+
+    /// The model behind a name, if this key may use it.
+    ///
+    /// # Errors
+    /// 404 when nobody serves it, 403 when it is not for this key.
+    pub fn model(&self, key: &Key, asked: &str) -> Result<Arc<Model>, ApiError> {
+        let Some(model) = self.snapshot.routes.resolve(asked) else {
+            let why = format!("the model `{asked}` does not exist; {}", self.usable(key));
+            return Err(ApiError::new(Code::ModelNotFound, why).param("model"));
+        };
+        if !key.allows(asked) {
+            let why = format!("this key may not use the model `{asked}`; {}", self.usable(key));
+            return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
+        }
+        Ok(model)
+    }
+
+    /// Every model name this key may ask for.
+    #[must_use]
+    pub fn models(&self, key: &Key) -> Vec<String> {
+        let mut names = self.snapshot.routes.names();
+        names.retain(|n| key.allows(n));
+        names
+    }
+
+    fn usable(&self, key: &Key) -> String {
+        let names = self.models(key);
+        if names.is_empty() {
+            return "this key may use no model by name".into();
+        }
+        let shown: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
+        let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+        format!("this key may use: {}{more}", shown.join(", "))
+    }
+
+    /// A stream is about to go out: its line is written, so that a killed process leaves a trace
+    /// of it.
+    pub fn announce(&mut self) {
+        if !self.record.streamed {
+            return;
+        }
+        let mut event = self.event(Outcome::Interrupted, 499);
+        let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
+        let usage = weir_filters::usage::Usage { input: prompt, ..Default::default() };
+        event.usage = usage.into();
+        event.cost_nano_usd = self.price().map(|p| p.cost(&usage));
+        self.gateway.spool.admit(&Admitted { admitted: Box::new(event) });
+    }
+}
+
+fn bad_body(bad: BadBody) -> ApiError {
+    match bad {
+        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
+        BadBody::Member { param, message } => {
+            ApiError::new(Code::InvalidRequest, message).param(param)
+        }
+    }
+}

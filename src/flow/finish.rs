@@ -1,0 +1,181 @@
+//! How a request ends: what it used, what that costs, its event, and everyone who must know.
+
+use super::Gateway;
+use super::attempt::millis;
+use super::ticket::{Arrival, Ending, Ticket};
+use crate::meter::{Attempt as Tried, Event, Outcome};
+use std::sync::Arc;
+use std::time::Instant;
+use weir_filters::usage::{NanoUsd, Source, Usage};
+use weir_filters::wire::Tap;
+
+/// What a reply used, and what that costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Tokens.
+    pub usage: Usage,
+    /// Whose numbers they are.
+    pub source: Source,
+    /// `None`: the model has no price.
+    pub cost: Option<NanoUsd>,
+}
+
+impl Ticket {
+    /// What the running try's reply used so far. A provider's own numbers win; else the prompt's
+    /// estimate and the text that passed are counted, once the provider had begun to answer or the
+    /// caller left it working. A provider that failed before any content is owed nothing here (its
+    /// part stands under `wasted`).
+    pub fn measure(&self, outcome: Outcome, tap: Option<&mut Tap>) -> Measured {
+        let Some(running) = self.running.as_ref().filter(|r| r.sent) else {
+            return Measured {
+                usage: Usage::default(),
+                source: Source::Estimated,
+                cost: Some(NanoUsd(0)),
+            };
+        };
+        let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
+        let estimate = Usage { input: prompt, ..Usage::default() };
+        let (usage, source) = match tap {
+            Some(tap) => match tap.usage {
+                Some(usage) if outcome == Outcome::Success => (usage, Source::Provider),
+                // The answer was cut: the provider's last word on the prompt stands, and what it
+                // had said of its output is not less than what we saw pass.
+                Some(usage) => {
+                    let output = usage.output.max(tap.counter.total());
+                    (Usage { output, ..usage }, tap.counter.source())
+                }
+                None => {
+                    let (output, reasoning) = (tap.counter.total(), tap.counter.reasoning());
+                    (Usage { output, reasoning, ..estimate }, tap.counter.source())
+                }
+            },
+            None if outcome == Outcome::ClientAbort => (estimate, Source::Estimated),
+            None => (Usage::default(), Source::Estimated),
+        };
+        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost(&usage)) }
+    }
+
+    /// Writes the request's event. After this line is in the spool the caller may see the end.
+    pub fn commit(mut self, ending: Ending<'_>) -> Committed {
+        self.write(ending)
+    }
+
+    pub(super) fn write(&mut self, mut ending: Ending<'_>) -> Committed {
+        self.done = true;
+        let measured = self.measure(ending.outcome, ending.tap.take());
+        let mut event = self.event(ending.outcome, ending.status);
+        event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
+        event.usage = measured.usage.into();
+        event.usage_source = measured.source;
+        event.cost_nano_usd = measured.cost;
+        if let Some(running) = self.running.as_ref() {
+            let error =
+                (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
+            event.attempts.push(Tried {
+                provider: running.provider.id.to_string(),
+                model: running.model.to_string(),
+                status: running.status,
+                duration_ms: millis(running.began.elapsed()),
+                error,
+            });
+        }
+        if !self.record.free {
+            self.gateway.spool.append(&event);
+        }
+        Committed {
+            gateway: self.gateway.clone(),
+            event,
+            arrival: self.arrival.clone(),
+            told: false,
+        }
+    }
+
+    /// The event as far as it is known without the reply's numbers.
+    pub(super) fn event(&self, outcome: Outcome, status: u16) -> Event {
+        let (arrival, record) = (&self.arrival, &self.record);
+        let key = self.key.as_deref();
+        let running = self.running.as_ref();
+        let last = record.attempts.last();
+        Event {
+            event_id: self.event_id,
+            ts: arrival.ts,
+            request_id: arrival.request_id.clone(),
+            trace_id: arrival.trace_id.clone(),
+            key_id: key.map(|k| k.id.to_string()),
+            key_name: key.map(|k| k.name.clone()),
+            team: key.and_then(|k| k.team.as_ref().map(ToString::to_string)),
+            department: key.and_then(|k| k.department.as_ref().map(ToString::to_string)),
+            user: key.and_then(|k| k.user.as_ref().map(ToString::to_string)),
+            end_user: None,
+            tags: key.map(|k| k.tags.clone()).unwrap_or_default(),
+            task_type: arrival.task_type.clone(),
+            budget_tier: arrival.budget_tier.clone(),
+            endpoint: arrival.endpoint.into(),
+            dialect: arrival.dialect.as_str().into(),
+            requested_model: record.requested_model.clone(),
+            provider: running
+                .map(|r| r.provider.id.to_string())
+                .or_else(|| last.map(|a| a.provider.clone())),
+            credential: running.and_then(|r| r.credential.as_ref().map(|c| c.name.clone())),
+            model: running.map(|r| r.model.to_string()).or_else(|| last.map(|a| a.model.clone())),
+            limited_by: None,
+            status,
+            error_code: None,
+            outcome,
+            streamed: record.streamed,
+            attempts: record.attempts.clone(),
+            usage: Usage::default().into(),
+            usage_source: Source::Estimated,
+            units: crate::meter::event::Units::default(),
+            cost_nano_usd: Some(NanoUsd(0)),
+            wasted_cost_nano_usd: NanoUsd(record.wasted),
+            price_source: self.price().map(|p| p.source.clone()),
+            reserved_tokens: 0,
+            ttft_ms: record.ttft.map(millis),
+            duration_ms: millis(arrival.at.elapsed()),
+            overhead_us: u64::try_from(record.overhead.as_micros()).unwrap_or(u64::MAX),
+            cache: None,
+            degraded_from: None,
+            config_version: self.snapshot.version.clone(),
+        }
+    }
+
+    /// The first content has come.
+    pub fn first_content(&mut self, now: Instant) {
+        let since = now.saturating_duration_since(self.arrival.at);
+        self.record.ttft.get_or_insert(since);
+    }
+}
+
+/// A request whose event is written. It is in flight until its last byte has left too. Then
+/// what is left is to tell metrics and the access log, which
+/// [`Committed::tell`] does after the last byte, and `Drop` where nobody did.
+#[derive(Debug)]
+#[must_use]
+pub struct Committed {
+    gateway: Arc<Gateway>,
+    /// The event as it stands in the spool.
+    pub event: Event,
+    arrival: Arrival,
+    told: bool,
+}
+
+impl Committed {
+    /// Metrics and the access log.
+    pub fn tell(mut self) {
+        self.tell_once();
+    }
+
+    fn tell_once(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            super::tell::tell(&self.gateway, &self.event, &self.arrival);
+            self.gateway.left();
+        }
+    }
+}
+
+impl Drop for Committed {
+    fn drop(&mut self) {
+        self.tell_once();
+    }
+}

@@ -1,0 +1,63 @@
+//! A finished request's facts, handed to metrics and the access log.
+
+use super::Gateway;
+use super::ticket::Arrival;
+use crate::meter::Event;
+use crate::observe::{Finished, Line};
+use std::time::Duration;
+use weir_filters::usage::Usage;
+
+pub(super) fn tell(gateway: &Gateway, event: &Event, arrival: &Arrival) {
+    let usage = Usage {
+        input: event.usage.input_tokens,
+        cached: event.usage.cached_tokens,
+        cache_write: event.usage.cache_write_tokens,
+        output: event.usage.output_tokens,
+        reasoning: event.usage.reasoning_tokens,
+    };
+    let attempts: Vec<(&str, &str)> = (event.attempts.iter())
+        .map(|a| (a.provider.as_str(), a.error.as_deref().unwrap_or("success")))
+        .collect();
+    let served = event.status == 200 && event.provider.is_some();
+    gateway.metrics.finished(&Finished {
+        endpoint: &event.endpoint,
+        model: event.model.as_deref().or(event.requested_model.as_deref()).unwrap_or(""),
+        provider: event.provider.as_deref().unwrap_or(""),
+        team: event.team.as_deref().unwrap_or(""),
+        status: event.status,
+        outcome: event.outcome.as_str(),
+        streamed: event.streamed,
+        usage,
+        cost: event.cost_nano_usd,
+        ttft: event.ttft_ms.map(Duration::from_millis),
+        duration: Duration::from_millis(event.duration_ms),
+        overhead: Duration::from_micros(event.overhead_us),
+        attempts: &attempts,
+        unpriced: served && event.cost_nano_usd.is_none(),
+    });
+    let id = event.event_id.to_string();
+    gateway.access.line(&Line {
+        ts: event.ts,
+        request_id: &event.request_id,
+        event_id: Some(&id),
+        method: &arrival.method,
+        path: &arrival.path,
+        status: event.status,
+        code: event.error_code.as_deref(),
+        outcome: event.outcome.as_str(),
+        streamed: event.streamed,
+        key: event.key_name.as_deref(),
+        team: event.team.as_deref(),
+        requested_model: event.requested_model.as_deref(),
+        model: event.model.as_deref(),
+        provider: event.provider.as_deref(),
+        attempts: u32::try_from(event.attempts.len()).unwrap_or(u32::MAX),
+        usage,
+        cost: event.cost_nano_usd,
+        ttft_ms: event.ttft_ms,
+        duration_ms: event.duration_ms,
+        overhead_us: event.overhead_us,
+        client: Some(&arrival.client).filter(|c| !c.is_empty()).map(String::as_str),
+        user_agent: Some(&arrival.agent).filter(|a| !a.is_empty()).map(String::as_str),
+    });
+}

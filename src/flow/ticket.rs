@@ -1,0 +1,223 @@
+//! One request's guard: all that is known of it, and the one event it will leave behind.
+
+use super::Gateway;
+use super::budget::Held;
+use crate::access::Key;
+use crate::base::{Credential, EventId};
+use crate::config::Snapshot;
+use crate::meter::{Attempt as Tried, Outcome};
+use crate::route::{Model, Plan, Provider};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_filters::dialect::Dialect;
+use weir_filters::error::ApiError;
+use weir_filters::peek::Peek;
+use weir_filters::usage::Price;
+
+/// What a request's head says.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// When the head was read.
+    pub at: Instant,
+    /// The same moment on the wall.
+    pub ts: jiff::Timestamp,
+    /// The caller's, or made.
+    pub request_id: String,
+    /// 32 hex digits.
+    pub trace_id: String,
+    /// The endpoint's label: `chat`, `models`, … or `other`.
+    pub endpoint: &'static str,
+    /// How the caller is answered.
+    pub dialect: Dialect,
+    /// For the access log.
+    pub method: String,
+    /// For the access log, without the query.
+    pub path: String,
+    /// The peer's address.
+    pub client: String,
+    /// `user-agent`, at most 128 bytes of it.
+    pub agent: String,
+    /// `x-weir-task-type`.
+    pub task_type: Option<String>,
+    /// `x-weir-budget-tier`.
+    pub budget_tier: Option<String>,
+}
+
+/// A request after admission: what it asks, and where it may go.
+#[derive(Debug)]
+pub struct Admission {
+    /// The body, read.
+    pub peek: Peek,
+    /// The public model.
+    pub model: Arc<Model>,
+    /// The name it was asked by, after aliases.
+    pub asked: String,
+    /// What is tried, in order.
+    pub plan: Plan,
+    /// Estimated prompt tokens.
+    pub prompt_tokens: u64,
+}
+
+/// The try that is running, or the last one.
+#[derive(Debug, Clone)]
+pub struct Running {
+    /// Whose.
+    pub provider: Arc<Provider>,
+    /// The provider's name of the model.
+    pub model: Arc<str>,
+    /// What it is paid with.
+    pub credential: Option<Arc<Credential>>,
+    /// What it costs.
+    pub price: Option<Arc<Price>>,
+    /// When it began.
+    pub began: Instant,
+    /// The provider's status; 0 before its header.
+    pub status: u16,
+    /// The request went out on a connection.
+    pub sent: bool,
+}
+
+/// What a request has come to so far; its event is made of it.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// What was asked, before aliases.
+    pub requested_model: Option<String>,
+    /// A stream was asked for.
+    pub streamed: bool,
+    /// Failed tries.
+    pub attempts: Vec<Tried>,
+    /// Different targets among them.
+    pub targets_failed: usize,
+    /// What failed tries may have been billed, in nano-USD.
+    pub wasted: u64,
+    /// From the arrival to the first content.
+    pub ttft: Option<Duration>,
+    /// Our own time so far.
+    pub overhead: Duration,
+    /// The endpoint costs nothing, and leaves no event.
+    pub free: bool,
+    /// Request members the provider could not take.
+    pub dropped: Vec<String>,
+}
+
+/// One request, from its head to its event. Dropped without [`Ticket::commit`] it books itself as
+/// interrupted, so that a panic or a killed runtime leaves its row as well.
+#[derive(Debug)]
+#[must_use]
+pub struct Ticket {
+    pub(super) gateway: Arc<Gateway>,
+    /// The config this request lives under.
+    pub snapshot: Arc<Snapshot>,
+    /// Its identity in the ledger.
+    pub event_id: EventId,
+    /// Its head.
+    pub arrival: Arrival,
+    /// Who calls; known even where the key was refused as expired or disabled.
+    pub key: Option<Arc<Key>>,
+    /// Set by `admit`.
+    pub admission: Option<Admission>,
+    /// Set by `attempt`.
+    pub running: Option<Running>,
+    /// Everything else.
+    pub record: Record,
+    /// Bytes of bodies it holds.
+    pub held: Held,
+    pub(super) done: bool,
+}
+
+/// How a request ends, for [`Ticket::commit`].
+#[derive(Debug)]
+pub struct Ending<'a> {
+    /// Its kind.
+    pub outcome: Outcome,
+    /// What the caller saw, 499 where it left.
+    pub status: u16,
+    /// What it was told.
+    pub error: Option<&'a ApiError>,
+    /// What the running try's reply told us; `None` where nothing may be billed.
+    pub tap: Option<&'a mut weir_filters::wire::Tap>,
+}
+
+impl Ticket {
+    /// A request begins; the gateway counts it as in flight until its event is written.
+    pub fn new(gateway: &Arc<Gateway>, arrival: Arrival) -> Self {
+        let snapshot = gateway.snapshot.load_full();
+        gateway.entered();
+        let held = Held::none(gateway.bodies.clone(), snapshot.server.max_body_bytes_open);
+        Self {
+            gateway: gateway.clone(),
+            snapshot,
+            event_id: EventId::now(),
+            arrival,
+            key: None,
+            admission: None,
+            running: None,
+            record: Record::default(),
+            held,
+            done: false,
+        }
+    }
+
+    /// A stream was asked for.
+    #[must_use]
+    pub fn streams(&self) -> bool {
+        self.record.streamed
+    }
+
+    /// How far the process is on its way out.
+    #[must_use]
+    pub fn phase(&self) -> super::Phase {
+        self.gateway.drain.phase()
+    }
+
+    /// More requests are open than `max_requests` allows, this one among them.
+    #[must_use]
+    pub fn crowded(&self) -> bool {
+        self.gateway.in_flight() > self.snapshot.server.max_requests
+    }
+
+    /// Whether traffic should be sent to this process.
+    #[must_use]
+    pub fn health(&self) -> crate::observe::Health {
+        self.gateway.health()
+    }
+
+    /// Rings when the drain time is over.
+    pub fn bell(&self) -> tokio::sync::futures::OwnedNotified {
+        self.gateway.drain.bell()
+    }
+
+    /// The running provider's wait between two contents.
+    #[must_use]
+    pub fn idle(&self) -> Option<Duration> {
+        self.running.as_ref().and_then(|r| r.provider.timeouts.idle)
+    }
+
+    /// The running provider's wait for the first content.
+    #[must_use]
+    pub fn first_token(&self) -> Option<Duration> {
+        self.running.as_ref().and_then(|r| r.provider.timeouts.first_token)
+    }
+
+    /// Adds the time since `since` to what is our own.
+    pub fn own_since(&mut self, since: Instant) {
+        self.record.overhead += since.elapsed();
+    }
+
+    /// Tries so far, the running one included.
+    #[must_use]
+    pub fn tries(&self) -> usize {
+        let running = self.running.as_ref().is_some_and(|r| r.sent);
+        self.record.attempts.len() + usize::from(running)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.done {
+            let ending =
+                Ending { outcome: Outcome::Interrupted, status: 500, error: None, tap: None };
+            drop(self.write(ending));
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! The access log: one JSON object a request, and never a word of a prompt or a reply.
+
+use super::redact::redact;
+use super::stderr;
+use arc_swap::ArcSwap;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weir_filters::usage::{NanoUsd, Usage};
+
+/// Longer client-made texts are cut: a whole line must fit [`stderr::LINE_BYTES_MAX`].
+const TEXT_BYTES_MAX: usize = 200;
+
+/// Where lines go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Standard error: JSON, or a short line for a person when it is a terminal.
+    Stderr,
+    /// Nowhere.
+    Off,
+    /// A file, appended to.
+    File(PathBuf),
+}
+
+/// What one line says. Names are as in the usage event; absent things are `None`.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)] // the names are CONTRACT's
+pub struct Line<'a> {
+    pub ts: jiff::Timestamp,
+    pub request_id: &'a str,
+    /// Absent where no event was made.
+    pub event_id: Option<&'a str>,
+    pub method: &'a str,
+    /// Without the query.
+    pub path: &'a str,
+    pub status: u16,
+    pub code: Option<&'a str>,
+    pub outcome: &'a str,
+    pub streamed: bool,
+    /// The key's name, never the key.
+    pub key: Option<&'a str>,
+    pub team: Option<&'a str>,
+    pub requested_model: Option<&'a str>,
+    pub model: Option<&'a str>,
+    pub provider: Option<&'a str>,
+    pub attempts: u32,
+    pub usage: Usage,
+    pub cost: Option<NanoUsd>,
+    pub ttft_ms: Option<u64>,
+    pub duration_ms: u64,
+    pub overhead_us: u64,
+    /// Address, with or without a port.
+    pub client: Option<&'a str>,
+    pub user_agent: Option<&'a str>,
+}
+
+/// One line a request.
+#[derive(Debug)]
+pub struct AccessLog {
+    sink: ArcSwap<Sink>,
+    redacts: AtomicBool,
+    lost: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Json,
+    Human,
+    Off,
+    File(PathBuf, File),
+}
+
+impl AccessLog {
+    /// Opens the output; a file and its folder are made when absent.
+    ///
+    /// # Errors
+    /// The file cannot be opened for appending.
+    pub fn open(output: &Output, redacts: bool) -> io::Result<Self> {
+        Ok(Self {
+            sink: ArcSwap::from_pointee(Sink::open(output)?),
+            redacts: AtomicBool::new(redacts),
+            lost: AtomicU64::new(0),
+        })
+    }
+
+    /// Writes to another output from now on.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the old output stays.
+    pub fn set(&self, output: &Output, redacts: bool) -> io::Result<()> {
+        self.redacts.store(redacts, Ordering::Relaxed);
+        self.sink.store(Arc::new(Sink::open(output)?));
+        Ok(())
+    }
+
+    /// Opens the file anew under its name, after someone moved it away.
+    ///
+    /// # Errors
+    /// It cannot be opened; lines still go to the old one.
+    pub fn reopen(&self) -> io::Result<()> {
+        if let Sink::File(path, _) = &**self.sink.load() {
+            self.sink.store(Arc::new(Sink::File(path.clone(), append(path)?)));
+        }
+        Ok(())
+    }
+
+    /// Writes one line with one `write(2)`. A failure is counted and costs nobody anything.
+    pub fn line(&self, line: &Line<'_>) {
+        let sink = self.sink.load();
+        if matches!(**sink, Sink::Off) {
+            return;
+        }
+        let written = BUFFER.with_borrow_mut(|buffer| {
+            buffer.clear();
+            let clean = Clean { redacts: self.redacts.load(Ordering::Relaxed) };
+            match &**sink {
+                Sink::Human => human(buffer, line, clean)?,
+                _ => serde_json::to_writer(&mut *buffer, &Record::of(line, clean))?,
+            }
+            buffer.push(b'\n');
+            match &**sink {
+                Sink::Off => Ok(()),
+                Sink::Json | Sink::Human => stderr::write_line(buffer),
+                Sink::File(_, file) => whole(file, buffer),
+            }
+        });
+        if written.is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lines that could not be written since the start.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+thread_local! {
+    /// Kept between lines, so that a line allocates nothing.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Sink {
+    fn open(output: &Output) -> io::Result<Self> {
+        Ok(match output {
+            Output::Stderr if stderr::is_terminal() => Self::Human,
+            Output::Stderr => Self::Json,
+            Output::Off => Self::Off,
+            Output::File(path) => Self::File(path.clone(), append(path)?),
+        })
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// One write: a line that is torn by a full disk is lost, the next one starts where it must.
+fn whole(mut file: &File, line: &[u8]) -> io::Result<()> {
+    match file.write(line)? {
+        n if n == line.len() => Ok(()),
+        _ => {
+            file.write_all(b"\n")?;
+            Err(io::ErrorKind::WriteZero.into())
+        }
+    }
+}
+
+/// Makes a text that a client chose fit for a log.
+#[derive(Clone, Copy)]
+struct Clean {
+    redacts: bool,
+}
+
+impl Clean {
+    fn text(self, text: &str) -> Cow<'_, str> {
+        let clean = if self.redacts { redact(text) } else { Cow::Borrowed(text) };
+        if clean.len() <= TEXT_BYTES_MAX {
+            return clean;
+        }
+        let cut = clean.floor_char_boundary(TEXT_BYTES_MAX);
+        Cow::Owned(format!("{}…", &clean[..cut]))
+    }
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    ts: jiff::Timestamp,
+    request_id: Cow<'a, str>,
+    event_id: Option<&'a str>,
+    method: Cow<'a, str>,
+    path: Cow<'a, str>,
+    status: u16,
+    code: Option<&'a str>,
+    outcome: &'a str,
+    streamed: bool,
+    key: Option<&'a str>,
+    team: Option<&'a str>,
+    requested_model: Option<Cow<'a, str>>,
+    model: Option<Cow<'a, str>>,
+    provider: Option<&'a str>,
+    attempts: u32,
+    input_tokens: u64,
+    cached_tokens: u64,
+    cache_write_tokens: u64,
+    output_tokens: u64,
+    reasoning_tokens: u64,
+    cost_nano_usd: Option<NanoUsd>,
+    ttft_ms: Option<u64>,
+    duration_ms: u64,
+    overhead_us: u64,
+    client: Option<&'a str>,
+    user_agent: Option<Cow<'a, str>>,
+}
+
+impl<'a> Record<'a> {
+    fn of(l: &Line<'a>, clean: Clean) -> Self {
+        let text = |t: &'a str| clean.text(t);
+        Self {
+            ts: l.ts,
+            request_id: text(l.request_id),
+            event_id: l.event_id,
+            method: text(l.method),
+            path: text(l.path),
+            status: l.status,
+            code: l.code,
+            outcome: l.outcome,
+            streamed: l.streamed,
+            key: l.key,
+            team: l.team,
+            requested_model: l.requested_model.map(text),
+            model: l.model.map(text),
+            provider: l.provider,
+            attempts: l.attempts,
+            input_tokens: l.usage.input,
+            cached_tokens: l.usage.cached,
+            cache_write_tokens: l.usage.cache_write,
+            output_tokens: l.usage.output,
+            reasoning_tokens: l.usage.reasoning,
+            cost_nano_usd: l.cost,
+            ttft_ms: l.ttft_ms,
+            duration_ms: l.duration_ms,
+            overhead_us: l.overhead_us,
+            client: l.client,
+            user_agent: l.user_agent.map(text),
+        }
+    }
+}
+
+/// `12:00:01 POST /v1/chat/completions 200 success ci gpt-4o@openai 12+34 tokens $0.000123 1.2s`
+fn human(out: &mut Vec<u8>, l: &Line<'_>, clean: Clean) -> io::Result<()> {
+    let (method, path) = (clean.text(l.method), clean.text(l.path));
+    let status = l.status;
+    // Control characters in a path must not reach a person's terminal.
+    let (method, path) = (method.escape_debug(), path.escape_debug());
+    write!(out, "{} {method} {path} {status} {}", l.ts.strftime("%H:%M:%S"), l.outcome)?;
+    for part in [l.code, l.key].into_iter().flatten() {
+        write!(out, " {part}")?;
+    }
+    if let (Some(model), Some(provider)) = (l.model, l.provider) {
+        write!(out, " {}@{provider}", clean.text(model).escape_debug())?;
+    }
+    let u = &l.usage;
+    let prompt = u.input.saturating_add(u.cached).saturating_add(u.cache_write);
+    if prompt > 0 || u.output > 0 {
+        write!(out, " {prompt}+{} tokens", u.output)?;
+    }
+    if let Some(cost) = l.cost {
+        write!(out, " ${}.{:09}", cost.0 / 1_000_000_000, cost.0 % 1_000_000_000)?;
+    }
+    write!(out, " {} ms", l.duration_ms)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn sample() -> Line<'static> {
+        Line {
+            ts: jiff::Timestamp::UNIX_EPOCH,
+            request_id: "req-1",
+            event_id: Some("0190"),
+            method: "POST",
+            path: "/v1/chat/completions",
+            status: 200,
+            code: None,
+            outcome: "success",
+            streamed: false,
+            key: Some("ci"),
+            team: Some("search"),
+            requested_model: Some("gpt-4o"),
+            model: Some("gpt-4o-2024"),
+            provider: Some("openai"),
+            attempts: 1,
+            usage: Usage { input: 10, cached: 2, cache_write: 0, output: 34, reasoning: 0 },
+            cost: Some(NanoUsd(1_000_123_000)),
+            ttft_ms: None,
+            duration_ms: 1200,
+            overhead_us: 42,
+            client: Some("127.0.0.1"),
+            user_agent: Some("curl/8"),
+        }
+    }
+
+    fn written(lines: &[Line<'_>], redacts: bool) -> Vec<serde_json::Value> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("logs/access.log");
+        let log = AccessLog::open(&Output::File(path.clone()), redacts).unwrap();
+        lines.iter().for_each(|l| log.line(l));
+        assert_eq!(log.lost(), 0);
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_request_is_one_json_object_on_one_line() {
+        let odd = Line { path: "/a\nb\"", user_agent: None, event_id: None, ..sample() };
+        let all = written(&[sample(), odd], true);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0]["status"], 200);
+        assert_eq!(all[0]["cached_tokens"], 2);
+        assert_eq!(all[0]["cost_nano_usd"], 1_000_123_000);
+        assert_eq!(all[0]["ts"], "1970-01-01T00:00:00Z");
+        assert_eq!(all[1]["path"], "/a\nb\"");
+        assert!(all[1]["event_id"].is_null());
+    }
+
+    #[test]
+    fn what_a_client_chose_is_redacted_and_cut() {
+        let long = "é".repeat(300);
+        let bad = Line {
+            requested_model: Some("sk-leak-attempt-77aa"),
+            user_agent: Some(&long),
+            path: "/v1/x sk-0123456789",
+            ..sample()
+        };
+        let all = written(&[bad], true);
+        assert_eq!(all[0]["requested_model"], "sk-***");
+        assert_eq!(all[0]["path"], "/v1/x sk-***");
+        let agent = all[0]["user_agent"].as_str().unwrap();
+        assert!(agent.len() < 210 && agent.ends_with('…'), "{agent}");
+        let open = written(&[Line { path: "/sk-0123456789", ..sample() }], false);
+        assert_eq!(open[0]["path"], "/sk-0123456789", "redact = false means what it says");
+    }
+
+    #[test]
+    fn the_longest_line_fits_a_pipe_that_promised_room() {
+        let (plain, odd) = ("m".repeat(4000), "\u{1}".repeat(4000));
+        let line = Line {
+            request_id: &plain,
+            method: &plain,
+            path: &plain,
+            // Heads hold no control characters, a JSON body's model may.
+            requested_model: Some(&odd),
+            model: Some(&plain),
+            user_agent: Some(&plain),
+            ..sample()
+        };
+        let json = serde_json::to_vec(&Record::of(&line, Clean { redacts: true })).unwrap();
+        assert!(json.len() < stderr::LINE_BYTES_MAX, "{}", json.len());
+    }
+
+    #[test]
+    fn a_person_gets_one_short_line_without_control_characters() {
+        let mut out = Vec::new();
+        human(&mut out, &sample(), Clean { redacts: true }).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "00:00:00 POST /v1/chat/completions 200 success ci gpt-4o-2024@openai \
+             12+34 tokens $1.000123000 1200 ms"
+        );
+        let mut out = Vec::new();
+        let line = Line { path: "/\u{1b}[2J", ..sample() };
+        human(&mut out, &line, Clean { redacts: true }).unwrap();
+        assert!(!out.contains(&0x1b));
+    }
+
+    #[test]
+    fn a_moved_file_is_left_after_reopen_and_a_full_one_only_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("access.log"), folder.path().join("access.1"));
+        let log = AccessLog::open(&Output::File(path.clone()), true).unwrap();
+        log.line(&sample());
+        std::fs::rename(&path, &old).unwrap();
+        log.line(&sample());
+        log.reopen().unwrap();
+        log.line(&sample());
+        let lines = |p: &Path| std::fs::read_to_string(p).unwrap().lines().count();
+        assert_eq!((lines(&old), lines(&path)), (2, 1));
+        let full = AccessLog::open(&Output::File("/dev/full".into()), true).unwrap();
+        full.line(&sample());
+        assert_eq!(full.lost(), 1);
+    }
+}

@@ -1,0 +1,129 @@
+//! What we say ourselves: headers of proxied replies, error bodies, and the small local answers.
+
+use crate::flow::Ticket;
+use bytes::Bytes;
+use pingora::Result;
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+use std::time::Duration;
+use weir_filters::error::ApiError;
+use weir_filters::usage::NanoUsd;
+
+const JSON: &str = "application/json";
+
+/// The header of a stream: never a length, never a cache, never a buffer on the way.
+///
+/// # Errors
+/// A header that cannot be built; none of ours is.
+pub fn stream_header(ticket: &Ticket, close_delimited: bool) -> Result<Box<ResponseHeader>> {
+    let mut header = ResponseHeader::build(200, Some(14))?;
+    header.insert_header("content-type", "text/event-stream")?;
+    header.insert_header("cache-control", "no-cache")?;
+    header.insert_header("x-accel-buffering", "no")?;
+    if !close_delimited {
+        header.insert_header("transfer-encoding", "chunked")?;
+    }
+    proxied(&mut header, ticket)?;
+    Ok(Box::new(header))
+}
+
+/// The header of a JSON answer, its cost included.
+///
+/// # Errors
+/// As above.
+pub fn json_header(
+    ticket: &Ticket,
+    len: usize,
+    cost: Option<NanoUsd>,
+) -> Result<Box<ResponseHeader>> {
+    let mut header = ResponseHeader::build(200, Some(14))?;
+    header.insert_header("content-type", JSON)?;
+    header.insert_header("content-length", len)?;
+    if let Some(cost) = cost {
+        header.insert_header("x-weir-cost-usd", cost.to_string())?;
+    }
+    proxied(&mut header, ticket)?;
+    Ok(Box::new(header))
+}
+
+/// What every proxied reply says of itself.
+fn proxied(header: &mut ResponseHeader, ticket: &Ticket) -> Result<()> {
+    header.insert_header("x-request-id", ticket.arrival.request_id.as_str())?;
+    header.insert_header("x-weir-attempts", ticket.tries())?;
+    if let Some(running) = ticket.running.as_ref() {
+        header.insert_header("x-weir-upstream", running.provider.id.as_str())?;
+        header.insert_header("x-weir-model", &*running.model)?;
+    }
+    if !ticket.record.dropped.is_empty() {
+        header.insert_header("x-weir-dropped", ticket.record.dropped.join(", "))?;
+    }
+    let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
+    header.insert_header("x-weir-overhead-us", micros)?;
+    Ok(())
+}
+
+/// An error of a request that has a ticket.
+///
+/// # Errors
+/// As above.
+pub fn error(ticket: &Ticket, error: &ApiError) -> Result<(Box<ResponseHeader>, Bytes)> {
+    let body = error.body(ticket.arrival.dialect, &ticket.arrival.request_id);
+    let mut header = ResponseHeader::build(error.status, Some(10))?;
+    header.insert_header("content-type", JSON)?;
+    header.insert_header("content-length", body.len())?;
+    header.insert_header("x-request-id", ticket.arrival.request_id.as_str())?;
+    header.insert_header("x-should-retry", if error.retry { "true" } else { "false" })?;
+    if let Some(wait) = error.retry_after {
+        let (seconds, millis) = retry_after(wait);
+        header.insert_header("retry-after", seconds)?;
+        header.insert_header("retry-after-ms", millis)?;
+    }
+    if ticket.tries() > 0 {
+        header.insert_header("x-weir-attempts", ticket.tries())?;
+    }
+    if let Some(last) = ticket.record.attempts.last() {
+        header.insert_header("x-weir-upstream", last.provider.as_str())?;
+    }
+    Ok((Box::new(header), body))
+}
+
+/// Whole seconds, rounded up and at least 1, and milliseconds.
+fn retry_after(wait: Duration) -> (u64, u64) {
+    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    (millis.div_ceil(1000).max(1), millis)
+}
+
+/// Writes a whole local answer.
+///
+/// # Errors
+/// The client is gone.
+pub async fn write(session: &mut Session, header: Box<ResponseHeader>, body: Bytes) -> Result<()> {
+    session.write_response_header(header, false).await?;
+    session.write_response_body(Some(body), true).await
+}
+
+/// A local JSON answer with status 200.
+///
+/// # Errors
+/// As above.
+pub fn local(ticket: &Ticket, body: &Bytes) -> Result<Box<ResponseHeader>> {
+    let mut header = ResponseHeader::build(200, Some(4))?;
+    header.insert_header("content-type", JSON)?;
+    header.insert_header("content-length", body.len())?;
+    header.insert_header("x-request-id", ticket.arrival.request_id.as_str())?;
+    Ok(Box::new(header))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_rounded_up_and_never_zero() {
+        let check = |ms, want| assert_eq!(retry_after(Duration::from_millis(ms)), want);
+        check(0, (1, 1));
+        check(999, (1, 999));
+        check(1001, (2, 1001));
+        check(7000, (7, 7000));
+    }
+}

@@ -1,0 +1,118 @@
+//! Every path a caller can ask for, and what stands behind it.
+
+use http::Method;
+use weir_filters::dialect::Dialect;
+
+/// What an endpoint does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Chat completions, proxied.
+    Chat,
+    /// The list of models.
+    Models,
+    /// One model.
+    Model,
+    /// Alive, without a key.
+    Health,
+    /// Ready, without a key.
+    Ready,
+    /// In the contract, not in this version.
+    NotYet,
+    /// Nothing is there.
+    Unknown,
+    /// There is something, under another method.
+    OtherMethod(&'static str),
+}
+
+/// A path's meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint {
+    /// As metrics and events name it.
+    pub label: &'static str,
+    /// What it does.
+    pub kind: Kind,
+    /// How it answers.
+    pub dialect: Dialect,
+}
+
+const fn at(label: &'static str, kind: Kind) -> Endpoint {
+    Endpoint { label, kind, dialect: Dialect::OpenAi }
+}
+
+const fn messages(label: &'static str) -> Endpoint {
+    Endpoint { label, kind: Kind::NotYet, dialect: Dialect::Anthropic }
+}
+
+/// Path, method, meaning. A path that ends in `*` stands for all below it.
+const ENDPOINTS: &[(&str, &str, Endpoint)] = &[
+    ("/v1/chat/completions", "POST", at("chat", Kind::Chat)),
+    ("/v1/models", "GET", at("models", Kind::Models)),
+    ("/v1/models/*", "GET", at("models", Kind::Model)),
+    ("/", "GET", at("health", Kind::Health)),
+    ("/health", "GET", at("health", Kind::Health)),
+    ("/health/ready", "GET", at("health", Kind::Ready)),
+    ("/v1/messages", "POST", messages("messages")),
+    ("/v1/messages/count_tokens", "POST", messages("count_tokens")),
+    ("/v1/responses", "POST", at("responses", Kind::NotYet)),
+    ("/v1/completions", "POST", at("completions", Kind::NotYet)),
+    ("/v1/embeddings", "POST", at("embeddings", Kind::NotYet)),
+    ("/v1/images/*", "POST", at("images", Kind::NotYet)),
+    ("/v1/audio/*", "POST", at("audio", Kind::NotYet)),
+    ("/v1/rerank", "POST", at("rerank", Kind::NotYet)),
+    ("/v1/moderations", "POST", at("moderations", Kind::NotYet)),
+    ("/v1/realtime", "GET", at("realtime", Kind::NotYet)),
+    ("/v1/usage", "GET", at("usage", Kind::NotYet)),
+];
+
+impl Endpoint {
+    /// What a request's line asks for; the query does not matter.
+    #[must_use]
+    pub fn find(method: &Method, path: &str) -> Self {
+        let fits = |pattern: &str| match pattern.strip_suffix('*') {
+            Some(prefix) => path.len() > prefix.len() && path.starts_with(prefix),
+            None => path == pattern,
+        };
+        let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+        let mut other = None;
+        for (pattern, allowed, endpoint) in ENDPOINTS {
+            if fits(pattern) && *allowed == method {
+                return *endpoint;
+            }
+            if fits(pattern) {
+                other = Some((*allowed, *endpoint));
+            }
+        }
+        match other {
+            Some((allowed, e)) => Self { kind: Kind::OtherMethod(allowed), ..e },
+            None => at("other", Kind::Unknown),
+        }
+    }
+
+    /// Its requests leave an event: all that could have cost something.
+    #[must_use]
+    pub fn is_metered(&self) -> bool {
+        match self.kind {
+            Kind::Chat => true,
+            Kind::NotYet => self.label != "usage",
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_exact_and_methods_matter() {
+        let check = |m: Method, p, kind| assert_eq!(Endpoint::find(&m, p).kind, kind, "{m} {p}");
+        check(Method::POST, "/v1/chat/completions", Kind::Chat);
+        check(Method::GET, "/v1/chat/completions", Kind::OtherMethod("POST"));
+        check(Method::POST, "/v1/chat/completions/", Kind::Unknown);
+        check(Method::GET, "/v1/models/a/b", Kind::Model);
+        check(Method::GET, "/v1/models/", Kind::Unknown);
+        check(Method::HEAD, "/", Kind::Health);
+        check(Method::POST, "/v1/images/edits", Kind::NotYet);
+        assert_eq!(Endpoint::find(&Method::POST, "/wp-admin").label, "other");
+    }
+}

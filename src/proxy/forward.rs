@@ -1,0 +1,204 @@
+//! The head of a request as a provider sees it: ours where it must be, the caller's where it may.
+
+use crate::base::Credential;
+use crate::flow::Attempt;
+use crate::route::{Auth, Provider};
+use http::{HeaderName, HeaderValue, Method, Uri, header};
+use pingora::http::RequestHeader;
+use pingora::{Error, ErrorType, OrErr, Result};
+
+/// What never travels upstream: credentials and whereabouts of the caller, what belongs to the
+/// caller's own connection, and what we set ourselves.
+const DROPPED: &[&str] = &[
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "proxy-authorization",
+    "cookie",
+    "openai-organization",
+    "openai-project",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-real-ip",
+    "via",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "host",
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "accept-encoding",
+    "accept",
+    "idempotency-key",
+    "traceparent",
+    "tracestate",
+    "x-request-id",
+];
+
+/// What is left of the head of a try when it has been handed to Pingora.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// Path and query.
+    pub uri: Uri,
+    /// In order; later ones win.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// Makes the head of a try.
+///
+/// # Errors
+/// A value that no header or path can hold.
+pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool) -> Result<Head> {
+    let provider = &attempt.provider;
+    let mut path = format!("{}{}", provider.base.path, attempt.outgoing.path);
+    let mut headers = Vec::with_capacity(12 + provider.headers.len());
+    let accept = if stream { "text/event-stream" } else { "application/json" };
+    set(&mut headers, header::HOST, &provider.base.authority())?;
+    set(&mut headers, header::CONTENT_TYPE, "application/json")?;
+    set(&mut headers, header::CONTENT_LENGTH, &attempt.outgoing.body.len().to_string())?;
+    set(&mut headers, header::ACCEPT, accept)?;
+    set(&mut headers, header::ACCEPT_ENCODING, "identity")?;
+    set(&mut headers, HeaderName::from_static("x-request-id"), request_id)?;
+    set(&mut headers, HeaderName::from_static("traceparent"), traceparent)?;
+    for (name, value) in &attempt.outgoing.headers {
+        set(&mut headers, HeaderName::from_static(name), value)?;
+    }
+    for (name, value) in &provider.headers {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .or_err(ErrorType::InternalError, "a header name of the provider's")?;
+        set(&mut headers, name, value)?;
+    }
+    if let Some(credential) = &attempt.credential {
+        pay(provider, credential, &mut headers, &mut path)?;
+    }
+    let uri = path.parse().or_err(ErrorType::InternalError, "the provider's path")?;
+    Ok(Head { uri, headers })
+}
+
+fn pay(
+    provider: &Provider,
+    credential: &Credential,
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+    path: &mut String,
+) -> Result<()> {
+    let secret = credential.secret.expose();
+    match &provider.auth {
+        Auth::Bearer => secretly(headers, header::AUTHORIZATION, &format!("Bearer {secret}")),
+        Auth::Header(name) => secretly(headers, HeaderName::from_static(name), secret),
+        Auth::Query(name) => {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(name);
+            path.push('=');
+            path.push_str(&encoded(secret));
+            Ok(())
+        }
+        Auth::None => Ok(()),
+    }
+}
+
+/// Percent-encodes all but unreserved characters (RFC 3986, section 2.3).
+fn encoded(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for b in value.bytes() {
+        if b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
+            out.push(char::from(b));
+        } else {
+            out.push_str(&format!("%{b:02X}"));
+        }
+    }
+    out
+}
+
+fn set(headers: &mut Vec<(HeaderName, HeaderValue)>, name: HeaderName, value: &str) -> Result<()> {
+    let value = HeaderValue::from_str(value)
+        .map_err(|_| Error::explain(ErrorType::InternalError, format!("the value of {name}")))?;
+    headers.push((name, value));
+    Ok(())
+}
+
+fn secretly(
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+    name: HeaderName,
+    value: &str,
+) -> Result<()> {
+    set(headers, name, value)?;
+    if let Some((_, value)) = headers.last_mut() {
+        value.set_sensitive(true);
+    }
+    Ok(())
+}
+
+impl Head {
+    /// Turns the caller's head into the provider's.
+    ///
+    /// # Errors
+    /// None that [`head`] has not found.
+    pub fn apply(&self, request: &mut RequestHeader) -> Result<()> {
+        for name in nominated(request) {
+            request.remove_header(name.as_str());
+        }
+        for name in DROPPED {
+            request.remove_header(*name);
+        }
+        let ours: Vec<String> = (request.headers.keys().map(HeaderName::as_str))
+            .filter(|n| n.starts_with("x-weir-"))
+            .map(str::to_owned)
+            .collect();
+        for name in ours {
+            request.remove_header(name.as_str());
+        }
+        request.set_method(Method::POST);
+        request.set_uri(self.uri.clone());
+        for (name, value) in &self.headers {
+            request.insert_header(name.clone(), value.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// What the caller's `connection` header names is for us alone.
+fn nominated(request: &RequestHeader) -> Vec<String> {
+    (request.headers.get_all(header::CONNECTION).iter())
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .map(|n| n.trim().to_ascii_lowercase())
+        .filter(|n| !n.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_credential_of_the_caller_survives() {
+        let mut request = RequestHeader::build("POST", b"/v1/chat/completions?x=1", None).unwrap();
+        for name in ["authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "x-hop"] {
+            request.insert_header(name, "sk-weir-secret").unwrap();
+        }
+        request.insert_header("connection", "x-hop, close").unwrap();
+        request.insert_header("x-weir-retry", "none").unwrap();
+        request.insert_header("openai-beta", "v2").unwrap();
+        let head = Head { uri: "/v1/up".parse().unwrap(), headers: vec![] };
+        head.apply(&mut request).unwrap();
+        assert!(!format!("{request:?}").contains("sk-weir-secret"));
+        let left: Vec<_> = request.headers.keys().map(|k| k.as_str().to_owned()).collect();
+        assert_eq!(left, ["openai-beta"]);
+        assert_eq!(request.uri, "/v1/up");
+    }
+
+    #[test]
+    fn a_credential_in_a_query_is_encoded() {
+        assert_eq!(encoded("a+b/c=é~"), "a%2Bb%2Fc%3D%C3%A9~");
+    }
+}

@@ -1,0 +1,279 @@
+//! A request comes in: its head, who calls, its body, and whether it may go on.
+
+use super::answer;
+use super::endpoint::{Endpoint, Kind};
+use crate::flow::{Arrival, Phase, Ticket};
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use pingora::{Error, Result};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+use weir_filters::dialect::Dialect;
+use weir_filters::error::{ApiError, Code};
+
+/// A caller's own request id is taken up to this length.
+const REQUEST_ID_MAX: usize = 128;
+/// Of the user agent, for the access log.
+const AGENT_MAX: usize = 128;
+/// How long an unwanted body is read on, so that its sender sees our answer and not a reset.
+pub const DRAIN: Duration = Duration::from_secs(5);
+/// Where the caller's key may stand, in the order they are looked at.
+const KEY_HEADERS: &[&str] = &["x-api-key", "api-key", "x-goog-api-key"];
+
+/// What follows the intake.
+pub enum Taken {
+    /// The request is admitted.
+    Proxy,
+    /// It is answered here.
+    Local(Box<ResponseHeader>, Bytes),
+    /// It is refused.
+    Refused(ApiError),
+}
+
+/// What the head says.
+#[must_use]
+pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
+    let head = session.req_header();
+    let text = |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok());
+    Arrival {
+        at,
+        ts: jiff::Timestamp::now(),
+        request_id: request_id(&head.headers),
+        trace_id: trace_id(text("traceparent")),
+        endpoint: endpoint.label,
+        dialect: dialect(endpoint, &head.headers),
+        method: head.method.to_string(),
+        path: head.uri.path().chars().take(256).collect(),
+        client: session.client_addr().map(|a| a.to_string()).unwrap_or_default(),
+        agent: text("user-agent").unwrap_or("").chars().take(AGENT_MAX).collect(),
+        task_type: text("x-weir-task-type").map(str::to_owned),
+        budget_tier: text("x-weir-budget-tier").map(str::to_owned),
+    }
+}
+
+/// Anthropic's clients say so on the shared paths too.
+fn dialect(endpoint: &Endpoint, headers: &HeaderMap) -> Dialect {
+    let shared = matches!(endpoint.kind, Kind::Models | Kind::Model);
+    if shared && headers.contains_key("anthropic-version") {
+        return Dialect::Anthropic;
+    }
+    endpoint.dialect
+}
+
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get("x-request-id").and_then(|v| v.to_str().ok()).unwrap_or("");
+    let sound = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if !given.is_empty() && given.len() <= REQUEST_ID_MAX && given.bytes().all(sound) {
+        return given.to_owned();
+    }
+    format!("req-{}", uuid::Uuid::now_v7().simple())
+}
+
+/// The caller's trace goes on; a bad or absent one begins anew (W3C Trace Context, section 3.2).
+fn trace_id(traceparent: Option<&str>) -> String {
+    let given = traceparent.and_then(|t| t.split('-').nth(1)).unwrap_or("");
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    if given.len() == 32 && given.bytes().all(hex) && given.bytes().any(|b| b != b'0') {
+        return given.to_owned();
+    }
+    format!("{:032x}", fastrand::u128(1..))
+}
+
+/// A span of our own in a trace.
+#[must_use]
+pub fn traceparent(trace_id: &str) -> String {
+    let mut out = String::with_capacity(55);
+    // Writing into a String cannot fail.
+    let _ = write!(out, "00-{trace_id}-{:016x}-01", fastrand::u64(1..));
+    out
+}
+
+fn secret(headers: &HeaderMap) -> Option<&str> {
+    if let Some(bearer) = headers.get("authorization") {
+        let text = bearer.to_str().ok()?;
+        let (scheme, secret) = text.split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim());
+    }
+    let found = KEY_HEADERS.iter().find_map(|name| headers.get(*name))?;
+    found.to_str().ok().map(str::trim)
+}
+
+/// Walks a request to the door of its first try.
+///
+/// # Errors
+/// The client is gone; there is nobody to answer.
+pub async fn take(
+    session: &mut Session,
+    ticket: &mut Ticket,
+    endpoint: &Endpoint,
+) -> Result<Taken> {
+    match endpoint.kind {
+        Kind::Health => return local(ticket, r#"{"status":"ok"}"#.into()),
+        Kind::Ready => return ready(ticket),
+        _ => {}
+    }
+    if let Some(refused) = closed(ticket) {
+        return Ok(Taken::Refused(refused));
+    }
+    match endpoint.kind {
+        Kind::Unknown => {
+            let why = format!("there is nothing at {}", ticket.arrival.path);
+            return Ok(Taken::Refused(ApiError::new(Code::NotFound, why)));
+        }
+        Kind::OtherMethod(allowed) => {
+            let why = format!("{} takes {allowed} only", ticket.arrival.path);
+            return Ok(Taken::Refused(ApiError::new(Code::NotFound, why)));
+        }
+        _ => {}
+    }
+    if let Err(refused) = ticket.authenticate(secret(&session.req_header().headers)) {
+        return Ok(Taken::Refused(refused));
+    }
+    match endpoint.kind {
+        Kind::Models => super::models::list(ticket),
+        Kind::Model => super::models::one(ticket),
+        Kind::NotYet => {
+            let why = format!("{} is not in this version", ticket.arrival.path);
+            Ok(Taken::Refused(ApiError::new(Code::NotImplemented, why)))
+        }
+        _ => chat(session, ticket).await,
+    }
+}
+
+fn closed(ticket: &Ticket) -> Option<ApiError> {
+    if ticket.phase() >= Phase::Closing {
+        let refused = ApiError::new(Code::Overloaded, "the gateway is shutting down");
+        return Some(refused.after(Duration::from_secs(1)));
+    }
+    if ticket.crowded() {
+        let refused = ApiError::new(Code::Overloaded, "too many requests are open (max_requests)");
+        return Some(refused.after(Duration::from_secs(1)));
+    }
+    None
+}
+
+async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
+    ticket.own_since(ticket.arrival.at);
+    let body = match read(session, ticket).await? {
+        Ok(body) => body,
+        Err(refused) => return Ok(Taken::Refused(refused)),
+    };
+    let since = Instant::now();
+    let admitted = ticket.admit(body, |n| fastrand::u64(0..n.max(1)));
+    ticket.own_since(since);
+    Ok(match admitted {
+        Ok(()) => Taken::Proxy,
+        Err(refused) => Taken::Refused(refused),
+    })
+}
+
+/// Reads the whole body: under a time between two reads, a size, and the process's byte budget.
+async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes, ApiError>> {
+    let server = ticket.snapshot.server.clone();
+    let head = session.req_header();
+    if let Some(coding) = coding(head) {
+        let why = format!("content-encoding `{coding}` is not in this version; send it plain");
+        return Ok(Err(ApiError { status: 415, ..ApiError::new(Code::InvalidRequest, why) }));
+    }
+    let length = head.headers.get("content-length").and_then(|v| v.to_str().ok());
+    let length: Option<usize> = length.and_then(|v| v.trim().parse().ok());
+    if length.is_some_and(|n| n > server.max_body) {
+        return Ok(Err(too_large(server.max_body)));
+    }
+    if head.headers.contains_key("expect") {
+        session.write_continue_response().await?;
+    }
+    let mut buffer = BytesMut::new();
+    loop {
+        let Ok(read) = tokio::time::timeout(server.body, session.read_request_body()).await else {
+            let refused =
+                ApiError::new(Code::InvalidRequest, "the request body did not come in time");
+            return Ok(Err(ApiError { status: 408, ..refused }));
+        };
+        let Some(piece) = read? else { break };
+        if buffer.len() + piece.len() > server.max_body {
+            return Ok(Err(too_large(server.max_body)));
+        }
+        if !ticket.held.take(piece.len()) {
+            let why = "too many request bodies are open (max_body_bytes_open)";
+            let refused = ApiError::new(Code::Overloaded, why);
+            return Ok(Err(refused.after(Duration::from_secs(1))));
+        }
+        if buffer.is_empty() && length == Some(piece.len()) {
+            return Ok(Ok(piece));
+        }
+        buffer.reserve(length.map_or(0, |n| n.saturating_sub(buffer.len())).max(piece.len()));
+        buffer.extend_from_slice(&piece);
+    }
+    Ok(Ok(buffer.freeze()))
+}
+
+fn too_large(max: usize) -> ApiError {
+    ApiError::new(Code::RequestTooLarge, format!("the request body is larger than {max} bytes"))
+}
+
+fn coding(head: &RequestHeader) -> Option<String> {
+    let coding = head.headers.get("content-encoding")?.to_str().unwrap_or("?").trim().to_owned();
+    (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then_some(coding)
+}
+
+fn ready(ticket: &Ticket) -> Result<Taken> {
+    let health = ticket.health();
+    let body = Bytes::from(health.json());
+    let mut header = answer::local(ticket, &body)?;
+    header.set_status(if health.is_ready() { 200 } else { 503 })?;
+    Ok(Taken::Local(header, body))
+}
+
+/// A local 200.
+pub(super) fn local(ticket: &Ticket, body: Bytes) -> Result<Taken> {
+    Ok(Taken::Local(answer::local(ticket, &body)?, body))
+}
+
+/// The client left, or sent what is no request, before it was admitted.
+#[must_use]
+pub fn is_client(error: &Error) -> bool {
+    *error.esource() == pingora::ErrorSource::Downstream
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(k, v)| (http::HeaderName::from_static(k), v.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn the_first_present_header_is_the_key() {
+        let check = |pairs: &[(&'static str, &str)], want: Option<&str>| {
+            assert_eq!(secret(&headers(pairs)), want);
+        };
+        check(&[("authorization", "Bearer a"), ("x-api-key", "b")], Some("a"));
+        check(&[("authorization", "bearer  a ")], Some("a"));
+        check(&[("authorization", "Basic a"), ("x-api-key", "b")], None);
+        check(&[("x-goog-api-key", "d"), ("api-key", "c")], Some("c"));
+        check(&[], None);
+    }
+
+    #[test]
+    fn only_harmless_request_ids_are_taken() {
+        assert_eq!(request_id(&headers(&[("x-request-id", "a-B_1.2")])), "a-B_1.2");
+        for bad in ["", "a b", "a/b", &"x".repeat(129)] {
+            assert!(request_id(&headers(&[("x-request-id", bad)])).starts_with("req-"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_trace_goes_on_or_begins() {
+        let id = "0af7651916cd43dd8448eb211c80319c";
+        assert_eq!(trace_id(Some(&format!("00-{id}-b7ad6b7169203331-01"))), id);
+        for bad in [None, Some("00-0-0-0"), Some("00-00000000000000000000000000000000-1-01")] {
+            let made = trace_id(bad);
+            assert!(made.len() == 32 && made.bytes().any(|b| b != b'0'));
+        }
+        assert_eq!(traceparent(id).len(), 55);
+    }
+}

@@ -1,0 +1,192 @@
+//! The downstream session in our hands: what Pingora reads from it is the body of this try, what
+//! it writes to it passes the relay first, and while it waits our timers run.
+//!
+//! Pingora 0.9.1 replays 64 KiB of a request body at most, knows one read timeout, and writes a
+//! header as soon as it has one. A gateway needs another body per try, several deadlines, and a
+//! header that waits for the first content. So [`Downstream`] stands in the place of the real
+//! session (a public field) from the moment the request is admitted to its last byte.
+
+pub mod body;
+pub mod clock;
+mod delegate;
+mod hold;
+
+pub use body::Feed;
+pub use clock::{Clock, Timer};
+
+use super::relay::{Exchange, Turn};
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use pingora::protocols::http::{HttpTask, ServerSession};
+use pingora::{Error, ErrorType, Result};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::Sleep;
+
+/// A timer of ours has run out; the error's context says which.
+pub const TIMER: ErrorType = ErrorType::Custom("WeirTimer");
+/// The drain time is over.
+pub const CUT: ErrorType = ErrorType::Custom("WeirCut");
+/// The relay has ended the exchange: all is written that should be.
+pub const ENDED: ErrorType = ErrorType::Custom("WeirEnded");
+/// The relay found the provider's answer wanting, with nothing sent to the caller yet.
+pub const REJECTED: ErrorType = ErrorType::Custom("WeirRejected");
+/// The client does not read.
+pub const STALLED: ErrorType = ErrorType::Custom("WeirStalled");
+
+/// What the phases of one request and its session share.
+pub struct Control {
+    /// Its deadlines.
+    pub clock: Clock,
+    exchange: Mutex<Exchange>,
+    slot: Mutex<Option<Box<ServerSession>>>,
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    /// For a request that begins its tries.
+    #[must_use]
+    pub fn new(exchange: Exchange, base: Instant) -> Arc<Self> {
+        Arc::new(Self {
+            clock: Clock::new(base),
+            exchange: Mutex::new(exchange),
+            slot: Mutex::new(None),
+        })
+    }
+
+    /// The exchange. Held for single steps only, never over an await; the session and the phases
+    /// take turns, so nobody ever waits for it.
+    pub fn exchange(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock()
+    }
+}
+
+/// The stand-in for the client's session.
+pub struct Downstream {
+    inner: Box<ServerSession>,
+    control: Arc<Control>,
+    sleep: Pin<Box<Sleep>>,
+    bell: Pin<Box<OwnedNotified>>,
+    hold: hold::Hold,
+}
+
+fn nobody() -> Box<ServerSession> {
+    Box::new(ServerSession::Custom(Box::new(())))
+}
+
+impl Downstream {
+    /// Puts itself in the session's place.
+    pub fn install(session: &mut Box<ServerSession>, control: Arc<Control>) {
+        let inner = std::mem::replace(session, nobody());
+        let now = tokio::time::Instant::now();
+        let (bell, hold) = {
+            let x = control.exchange();
+            (Box::pin(x.ticket_bell()), hold::Hold::new(&x))
+        };
+        let sleep = Box::pin(tokio::time::sleep_until(now + std::time::Duration::from_secs(3600)));
+        let it = Self { inner, control, sleep, bell, hold };
+        **session = ServerSession::Custom(Box::new(it));
+    }
+
+    /// Gives the place back; nothing happens where it has been given back before.
+    pub fn uninstall(session: &mut Box<ServerSession>, control: &Control) {
+        if !session.is_custom() {
+            return;
+        }
+        // Dropping the stand-in puts the session it held into the slot.
+        **session = ServerSession::Custom(Box::new(()));
+        if let Some(inner) = control.slot.lock().take() {
+            *session = inner;
+        }
+    }
+
+    /// Waits for the client's next move while our own timers run. Never ends by itself: an error
+    /// says what ended the wait. This is polled whenever Pingora waits for the provider.
+    async fn watch(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            let deadline = self.control.clock.next();
+            let next = self.hold.sooner(deadline.map(|(at, _)| at));
+            if let Some(at) = next.map(tokio::time::Instant::from_std)
+                && (at < self.sleep.deadline() || self.sleep.is_elapsed())
+            {
+                self.sleep.as_mut().reset(at);
+            }
+            let fired = tokio::select! {
+                read = self.inner.read_body_or_idle(true) => return read,
+                () = self.sleep.as_mut() => true,
+                () = self.bell.as_mut() => false,
+            };
+            if !fired {
+                return Error::e_explain(CUT, "the drain time is over");
+            }
+            let now = Instant::now();
+            if let Some((at, timer)) = self.control.clock.next()
+                && now >= at
+            {
+                self.control.exchange().expired(timer);
+                return Error::e_explain(TIMER, timer.as_str());
+            }
+            self.keep_alive(now)?;
+            // A timer that fired early (its deadline has moved on since) is set anew above.
+            if self.sleep.is_elapsed() {
+                let later = now + std::time::Duration::from_secs(3600);
+                self.sleep.as_mut().reset(later.into());
+            }
+        }
+    }
+
+    /// Passes what the provider sent through the relay, and writes what is left of it.
+    async fn relay(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        let mut out = Vec::with_capacity(2);
+        let turn = {
+            let mut x = self.control.exchange();
+            x.relay(tasks, &self.control.clock, &mut out)?
+        };
+        let done = if out.is_empty() { false } else { self.write(out).await? };
+        match turn {
+            Turn::On => Ok(done),
+            Turn::End => Error::e_explain(ENDED, "the answer has ended"),
+        }
+    }
+
+    /// One write, bounded by the request's deadline and the drain: a client that does not read
+    /// must not keep either from coming.
+    async fn write(&mut self, out: Vec<HttpTask>) -> Result<bool> {
+        let total = self.control.clock.total_left(Instant::now());
+        let write = self.inner.response_duplex_vec(out);
+        tokio::pin!(write);
+        if let std::task::Poll::Ready(done) = futures_now(write.as_mut()) {
+            return done;
+        }
+        let late = async {
+            match total {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            done = write => done,
+            () = late => Error::e_explain(STALLED, "the client does not read"),
+            () = self.bell.as_mut() => Error::e_explain(STALLED, "the client does not read"),
+        }
+    }
+}
+
+/// One poll, without a waker of its own: `Ready` in all but the rarest case.
+fn futures_now<F: Future>(future: Pin<&mut F>) -> std::task::Poll<F::Output> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    future.poll(&mut context)
+}
+
+impl Drop for Downstream {
+    fn drop(&mut self) {
+        *self.control.slot.lock() = Some(std::mem::replace(&mut self.inner, nobody()));
+    }
+}

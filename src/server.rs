@@ -1,1 +1,0 @@
-//! Assembly: listeners, background tasks, signals, drain.

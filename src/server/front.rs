@@ -1,0 +1,136 @@
+//! A client connection before its first request: counted, and told h1 from h2c in bounded time.
+//!
+//! With h2c on, Pingora waits for 24 bytes of any new connection and sets no limit
+//! (pingora-core 0.9.1, apps/mod.rs `process_new`): a client that sends nothing stays for ever, and
+//! `GET / HTTP/1.0` in 18 bytes is never answered. Here two bytes decide, under `server.header`.
+
+use super::Shared;
+use crate::flow::Gateway;
+use crate::proxy::Proxy;
+use async_trait::async_trait;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::H2Options;
+use pingora::proxy::HttpProxy;
+use pingora::server::ShutdownWatch;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `PRI * HTTP/2.0…` (RFC 9113 section 3.4) is the only thing that begins so and is not HTTP/1.
+const H2_BEGINS: &[u8; 2] = b"PR";
+/// The whole preface: Pingora peeks at this much.
+const H2_PREFACE_BYTES: usize = 24;
+
+/// The application behind every client listener.
+pub struct Front {
+    gateway: Arc<Gateway>,
+    shared: Arc<Shared>,
+    h1: Arc<Speaks>,
+    h2c: Arc<Speaks>,
+}
+
+impl Front {
+    /// One proxy, spoken to in either protocol.
+    pub fn new(gateway: Arc<Gateway>, shared: Arc<Shared>, proxy: HttpProxy<Proxy>) -> Self {
+        let proxy = Arc::new(proxy);
+        let idle = gateway.snapshot.load().server.idle;
+        let speaks = |h2c| {
+            let mut options = HttpServerOptions::default();
+            options.h2c = h2c;
+            options.h2_idle_timeout = Some(idle);
+            Arc::new(Speaks { proxy: proxy.clone(), options })
+        };
+        Self { gateway, shared, h1: speaks(false), h2c: speaks(true) }
+    }
+
+    async fn begins_h2(&self, stream: &mut Stream) -> Option<bool> {
+        let limit = self.gateway.snapshot.load().server.header;
+        let peek = async {
+            let mut two = [0; H2_BEGINS.len()];
+            if !stream.try_peek(&mut two).await.ok()? {
+                return Some(false);
+            }
+            let h2 = &two == H2_BEGINS;
+            if h2 {
+                stream.try_peek(&mut [0; H2_PREFACE_BYTES]).await.ok()?;
+            }
+            Some(h2)
+        };
+        tokio::time::timeout(limit, peek).await.ok().flatten()
+    }
+}
+
+#[async_trait]
+impl ServerApp for Front {
+    async fn process_new(
+        self: &Arc<Self>,
+        mut stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let _open = Open::new(&self.shared.connections);
+        // Silent for too long, or gone: there is no request to answer.
+        let app = if self.begins_h2(&mut stream).await? { &self.h2c } else { &self.h1 };
+        app.process_new(stream, shutdown).await
+    }
+
+    async fn cleanup(&self) {
+        // One proxy behind both: this ends the connections that wait for a next request.
+        self.h1.http_cleanup().await;
+    }
+}
+
+/// The proxy under one set of options.
+struct Speaks {
+    proxy: Arc<HttpProxy<Proxy>>,
+    options: HttpServerOptions,
+}
+
+type Reused<'a> = Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'a>>;
+type Unit<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+// Written out instead of by #[async_trait]: a request costs no second box this way.
+impl HttpServerApp for Speaks {
+    fn process_new_http<'s, 'w, 'f>(
+        self: &'s Arc<Self>,
+        session: ServerSession,
+        shutdown: &'w ShutdownWatch,
+    ) -> Reused<'f>
+    where
+        's: 'f,
+        'w: 'f,
+        Self: 'f,
+    {
+        self.proxy.process_new_http(session, shutdown)
+    }
+    fn h2_options(&self) -> Option<H2Options> {
+        self.proxy.h2_options()
+    }
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+    fn http_cleanup<'s, 'f>(&'s self) -> Unit<'f>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        self.proxy.http_cleanup()
+    }
+}
+
+/// One more connection, until it is dropped.
+struct Open<'a>(&'a AtomicU64);
+
+impl<'a> Open<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,99 @@
+//! The admin side over the wire: who may, what is shown, what is not in this version.
+
+use crate::harness::binary::{TOKEN, Tables};
+use crate::harness::{Ask, Client, Reply, Weir, closed_port, toml};
+use bytes::Bytes;
+
+fn alone() -> String {
+    let nowhere = format!("http://127.0.0.1:{}", closed_port());
+    let text = toml::custom("a", "openai", &nowhere, "") + &toml::key();
+    text + &toml::model("m", &["a/up-model"])
+}
+
+async fn get(port: u16, path: &str) -> Reply {
+    Client::connect(port).await.ask(&Ask::raw("GET", path, Bytes::new())).await
+}
+
+#[tokio::test]
+async fn only_the_token_opens_the_api_and_probes_need_none() {
+    let weir = Weir::start(&alone()).await;
+    for path in ["/health/live", "/health/ready", "/metrics", "/"] {
+        assert_eq!(get(weir.admin, path).await.status(), 200, "{path}");
+    }
+    for path in ["/admin/v1/models", "/admin/v1/keys", "/admin/v1/nothing"] {
+        let refused = get(weir.admin, path).await;
+        assert_eq!(refused.error(), (401, "invalid_admin_token".into()), "{path}");
+        assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    }
+    let with = async |value: &str| {
+        let ask = Ask::raw("GET", "/admin/v1/models", Bytes::new()).with("authorization", value);
+        Client::connect(weir.admin).await.ask(&ask).await.status()
+    };
+    assert_eq!(with("Bearer admin-secre").await, 401);
+    assert_eq!(with(&format!("Basic {TOKEN}")).await, 401);
+    assert_eq!(with(&format!("bearer {TOKEN}")).await, 200);
+    let client = Ask::raw("POST", "/admin/v1/drain", Bytes::new()).with("authorization", "Bearer sk-test");
+    let refused = Client::connect(weir.admin).await.ask(&client).await;
+    assert_eq!(refused.status(), 401, "a client's key is no admin token");
+}
+
+#[tokio::test]
+async fn without_a_token_there_is_no_api() {
+    let mut weir = Weir::prepare(&alone(), Tables::default(), &[]).await;
+    let text = std::fs::read_to_string(weir.config()).unwrap();
+    std::fs::write(weir.config(), text.replace(&format!("token = \"{TOKEN}\""), "")).unwrap();
+    weir.run();
+    weir.ready().await;
+    assert_eq!(weir.admin("GET", "/admin/v1/models").await.status(), 404);
+    assert_eq!(weir.admin("POST", "/admin/v1/drain").await.status(), 404);
+    assert_eq!(weir.admin("GET", "/metrics").await.status(), 200);
+    assert_eq!(weir.admin("GET", "/health/ready").await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_metrics_listener_serves_metrics_and_health_alone() {
+    let port = closed_port();
+    let admin = format!("metrics_listen = \"127.0.0.1:{port}\"");
+    let weir = Weir::with(&alone(), Tables { admin, ..Tables::default() }, &[]).await;
+    assert!(get(port, "/metrics").await.text().contains("weir_build_info"));
+    assert_eq!(get(port, "/health/ready").await.status(), 200);
+    let ask = Ask::raw("GET", "/admin/v1/models", Bytes::new());
+    let ask = ask.with("authorization", &format!("Bearer {TOKEN}"));
+    assert_eq!(Client::connect(port).await.ask(&ask).await.status(), 404);
+    assert_eq!(weir.admin("GET", "/admin/v1/models").await.status(), 200);
+}
+
+#[tokio::test]
+async fn views_show_what_config_made_and_no_secret() {
+    let weir = Weir::start(&alone()).await;
+    let providers = weir.admin("GET", "/admin/v1/providers").await;
+    let a = &providers.json()["providers"][0];
+    assert_eq!((a["name"].as_str(), a["wire"].as_str()), (Some("a"), Some("openai")));
+    assert_eq!(a["credentials"][0]["name"], "key-1");
+    let models = weir.admin("GET", "/admin/v1/models").await;
+    let m = models.json()["models"][0].clone();
+    assert_eq!((&m["name"], &m["targets"][0]["model"]), (&"m".into(), &"up-model".into()));
+    for text in [providers.text(), models.text()] {
+        assert!(!text.contains("sk-upstream-a") && !text.contains("sk-test"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_of_a_later_version_answers_501() {
+    let weir = Weir::start(&alone()).await;
+    for (method, path) in [
+        ("GET", "/admin/v1/keys"),
+        ("POST", "/admin/v1/keys"),
+        ("DELETE", "/admin/v1/keys/test"),
+        ("GET", "/admin/v1/teams"),
+        ("GET", "/admin/v1/usage"),
+        ("GET", "/admin/v1/events"),
+        ("GET", "/admin/v1/vault"),
+        ("PUT", "/admin/v1/models"),
+    ] {
+        let reply = weir.admin(method, path).await;
+        assert_eq!(reply.error(), (501, "not_implemented".into()), "{method} {path}");
+    }
+    assert_eq!(weir.admin("GET", "/admin/v1/nothing").await.status(), 404);
+    assert_eq!(weir.admin("GET", "/nothing").await.status(), 404);
+}

@@ -1,0 +1,169 @@
+//! What operators see of a running gateway: metrics that stay small, logs that hold no secret.
+
+use crate::harness::binary::Tables;
+use crate::harness::{Answer, Ask, Client, KEY, Weir, answering, chat, closed_port, found, toml};
+use bytes::Bytes;
+use std::collections::BTreeSet;
+
+fn labels(text: &str, name: &str, label: &str) -> BTreeSet<String> {
+    let start = format!("{label}=\"");
+    let named = text.lines().filter(|l| l.starts_with(&format!("{name}{{")));
+    named.filter_map(|l| Some(l.split_once(&start)?.1.split_once('"')?.0.to_owned())).collect()
+}
+
+async fn metrics(weir: &Weir) -> String {
+    weir.admin("GET", "/metrics").await.text()
+}
+
+fn alone() -> String {
+    let nowhere = format!("http://127.0.0.1:{}", closed_port());
+    let provider = toml::custom("a", "openai", &nowhere, "retry = { attempts = 1 }");
+    provider + &toml::key() + &toml::model("m", &["a/up-model"])
+}
+
+#[tokio::test]
+async fn a_thousand_random_paths_are_one_label() {
+    let weir = Weir::start(&alone()).await;
+    let mut client = Client::connect(weir.port).await;
+    for i in 0..1_000 {
+        let ask = Ask::raw("GET", &format!("/scan-{i}/x?key=sk-{i}"), Bytes::new());
+        assert_eq!(client.ask(&ask).await.status(), 404);
+    }
+    let text = metrics(&weir).await;
+    let other = BTreeSet::from(["other".to_owned()]);
+    assert_eq!(labels(&text, "weir_requests_total", "endpoint"), other);
+    assert!(!text.contains("scan-"));
+}
+
+#[tokio::test]
+async fn random_users_and_models_mint_no_series() {
+    let far = answering(Answer::default()).await;
+    let weir = Weir::start(&toml::simple(&far)).await;
+    let mut client = Client::connect(weir.port).await;
+    let lines = async |weir: &Weir| metrics(weir).await.lines().count();
+    assert_eq!(client.ask(&chat()).await.status(), 200);
+    assert_eq!(client.ask(&chat().model("no-such-model")).await.status(), 404);
+    let before = lines(&weir).await;
+    for i in 0..200 {
+        let ask = chat().set("user", format!("user-{i}"));
+        assert_eq!(client.ask(&ask).await.status(), 200);
+        let ask = chat().model(&format!("no-such-model-{i}"));
+        assert_eq!(client.ask(&ask).await.status(), 404);
+    }
+    assert_eq!(lines(&weir).await, before, "{}", metrics(&weir).await);
+    let text = metrics(&weir).await;
+    assert!(!text.contains("user-1") && !text.contains("no-such-model"), "{text}");
+}
+
+#[tokio::test]
+async fn a_request_moves_its_metrics_by_what_it_used() {
+    let far = answering(Answer::default()).await;
+    let weir = Weir::start(&toml::simple(&far)).await;
+    for _ in 0..3 {
+        assert_eq!(weir.ask(&chat()).await.status(), 200);
+    }
+    let check = async |name: &str, labels: &[(&str, &str)], want: f64| {
+        let got = weir.metric(name, labels).await;
+        assert_eq!(got, Some(want), "{name} {labels:?}");
+    };
+    let served = [("model", "up-model"), ("provider", "a"), ("team", "crew")];
+    check("weir_requests_total", &served, 3.0).await;
+    let counted = [("endpoint", "chat"), ("status_class", "2xx"), ("outcome", "success")];
+    check("weir_requests_total", &counted, 3.0).await;
+    check("weir_tokens_total", &[served[0], ("type", "input")], 27.0).await;
+    check("weir_tokens_total", &[served[0], ("type", "output")], 9.0).await;
+    // 9 × 1 USD + 3 × 2 USD a million, three times.
+    check("weir_cost_usd_total", &served, 0.000_045).await;
+    check("weir_upstream_attempts_total", &[("provider", "a"), ("outcome", "success")], 3.0).await;
+    check("weir_in_flight", &[], 0.0).await;
+    check("weir_store_up", &[], 1.0).await;
+}
+
+#[tokio::test]
+async fn every_refusal_is_in_the_access_log_and_counted() {
+    let far = answering(Answer::default()).await;
+    let body = Tables { server: "max_body = \"1KiB\"".into(), ..Tables::default() };
+    let weir = Weir::with(&toml::simple(&far), body, &[]).await;
+    let asks = [
+        (chat().body("{not json"), 400),
+        (chat().key("sk-nobody"), 401),
+        (chat().model("nothing"), 404),
+        (Ask::raw("GET", "/nowhere", Bytes::new()), 404),
+        (chat().say(&"x".repeat(4_000)), 413),
+    ];
+    for (ask, status) in &asks {
+        assert_eq!(weir.ask(ask).await.status(), *status);
+    }
+    let lines = found("five lines", || Some(weir.access()).filter(|l| l.len() >= asks.len())).await;
+    for (line, (_, status)) in lines.iter().zip(&asks) {
+        assert_eq!(line["status"], *status, "{line}");
+        assert_eq!(line["outcome"], "refused", "{line}");
+        assert!(line["code"].is_string(), "{line}");
+    }
+    let refused = [("outcome", "refused")];
+    assert_eq!(weir.metric("weir_requests_total", &refused).await, Some(asks.len() as f64));
+}
+
+#[tokio::test]
+async fn no_secret_no_prompt_and_no_reply_reach_a_log_or_a_metric() {
+    let words = vec!["reply-marker".to_owned()];
+    let far = answering(Answer { words, ..Answer::default() }).await;
+    let log = "level = \"trace\"".to_owned();
+    let weir = Weir::with(&toml::simple(&far), Tables { log, ..Tables::default() }, &[]).await;
+    let ask = chat().say("prompt-marker").with("user-agent", "agent sk-agent-secret-1");
+    assert_eq!(weir.ask(&ask).await.status(), 200);
+    let wrong = chat().key("sk-wrong-secret-77").model("sk-leak-attempt-77aa");
+    assert_eq!(weir.ask(&wrong).await.status(), 401);
+    let query = Ask::raw("GET", "/v1/nothing?key=sk-query-secret-5", Bytes::new());
+    assert_eq!(weir.ask(&query).await.status(), 404);
+    found("three lines", || (weir.access().len() >= 3).then_some(())).await;
+    let access = std::fs::read_to_string(weir.path().join("access.log")).unwrap();
+    let own = weir.stderr();
+    let metrics = metrics(&weir).await;
+    for marker in [
+        "prompt-marker",
+        "reply-marker",
+        "agent-secret",
+        "wrong-secret",
+        "leak-attempt",
+        "query-secret",
+        "sk-upstream-a",
+        KEY,
+        "admin-secret",
+    ] {
+        assert!(!access.contains(marker), "{marker} in {access}");
+        assert!(!metrics.contains(marker), "{marker} in {metrics}");
+        let line = own.lines().find(|l| l.contains(marker));
+        assert_eq!(line, None, "{marker}");
+    }
+}
+
+#[tokio::test]
+async fn access_lines_go_to_standard_error_as_json_or_nowhere() {
+    for access in ["stderr", "off"] {
+        let mut weir = Weir::prepare(&alone(), Tables::default(), &[]).await;
+        let text = std::fs::read_to_string(weir.config()).unwrap();
+        let file = format!("access = \"{}/access.log\"", weir.path().display());
+        std::fs::write(weir.config(), text.replace(&file, &format!("access = \"{access}\""))).unwrap();
+        weir.run();
+        weir.ready().await;
+        assert_eq!(weir.ask(&chat().key("sk-nobody")).await.status(), 401);
+        weir.stop().await;
+        let said = weir.stderr();
+        let lines = said.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+        let requests: Vec<_> = lines.filter(|l| l["request_id"].is_string()).collect();
+        assert_eq!(requests.len(), usize::from(access == "stderr"), "{access}: {said}");
+        assert!(!weir.path().join("access.log").exists());
+    }
+}
+
+#[tokio::test]
+async fn an_outage_does_not_fill_the_log() {
+    let weir = Weir::start(&alone()).await;
+    let mut client = Client::connect(weir.port).await;
+    for _ in 0..500 {
+        assert_eq!(client.ask(&chat()).await.status(), 502);
+    }
+    let own = weir.stderr();
+    assert!(own.len() < 64 << 10, "{} bytes for 500 failures:\n{own}", own.len());
+}
