@@ -64,7 +64,7 @@ pub enum Unpriced {
 
 /// `[admin]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // the names are CONTRACT's
 pub struct Admin {
     pub listen: String,
     pub token: Option<crate::base::Secret>,
@@ -73,7 +73,7 @@ pub struct Admin {
 
 /// `[store]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // the names are CONTRACT's
 pub struct Store {
     /// The SQLite file.
     pub path: PathBuf,
@@ -85,7 +85,7 @@ pub struct Store {
 
 /// `[log]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // the names are CONTRACT's
 pub struct Log {
     pub level: log::LevelFilter,
     pub access: Access,
