@@ -7,6 +7,7 @@ mod check;
 mod diff;
 mod fault;
 mod keys;
+mod limits;
 mod models;
 mod preset;
 mod price;
@@ -25,6 +26,7 @@ pub use watch::Watch;
 pub use zero::{Zero, zero};
 
 use crate::access::Keys;
+use crate::limit::Rules;
 use crate::route::Table;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -120,6 +122,8 @@ pub struct Snapshot {
     pub keys: Keys,
     /// Models and providers.
     pub routes: Table,
+    /// Limits, windows and budgets of every owner.
+    pub rules: Rules,
 }
 
 /// A place in a file, and what is wrong there.
@@ -210,22 +214,14 @@ const ROOT: value::Shape = value::Shape {
         "models",
         "departments",
         "teams",
-        "keys",
-    ],
-    later: &[
-        "redis",
-        "vault",
-        "smart",
-        "routes",
         "users",
+        "keys",
         "key_defaults",
         "user_defaults",
-        "idempotency",
-        "flood",
         "alerts",
-        "telemetry",
         "time_zone",
     ],
+    later: &["redis", "vault", "smart", "routes", "idempotency", "flood", "telemetry"],
 };
 
 fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
@@ -243,11 +239,12 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let providers = provider::providers(&root, &presets, &currencies);
     let routes = models::models(&root, providers, &server.unpriced);
     let keys = keys::keys(&root, &routes);
+    let rules = limits::rules(&root, &routes, &keys);
     models::default_model(&root, &server, &routes);
     let contents = book.contents();
     let result = if book.sound() {
         let version = source::version(&texts);
-        let snapshot = Snapshot { version, server, admin, store, log, keys, routes };
+        let snapshot = Snapshot { version, server, admin, store, log, keys, routes, rules };
         Ok(Loaded {
             snapshot,
             warnings: book.warnings(),

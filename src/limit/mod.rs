@@ -1,0 +1,131 @@
+//! What callers may use: rules, the counters behind them, and reservations that always come back.
+//!
+//! A request takes what it may use at most of every [`Rule`] of all its owners in one step, or
+//! nothing of any. What it really used is settled when it ends; a [`Reservation`] that is dropped
+//! gives everything back. Counters are known by their rule's id, so they outlive a reload, and an
+//! amount that changed acts on what was used before.
+
+mod counter;
+pub mod learned;
+pub mod period;
+mod reservation;
+mod rule;
+mod rules;
+mod spec;
+mod table;
+
+pub use counter::{Now, Standing, Why};
+pub use learned::Outputs;
+pub use period::{Per, Period};
+pub use reservation::{Alert, Reservation, Tightest};
+pub use rule::{Downgrade, Exhausted, Kind, Measure, Owner, Rule, Scope};
+pub use rules::{DefaultOutput, Rules};
+pub use spec::{Budget, Common, Limit, Spec, Twice, Window};
+pub use table::{Amount, Ask, Used};
+
+use counter::{Frame, Hold};
+use std::sync::Arc;
+use std::time::Instant;
+use table::Table;
+
+/// A request is refused, and nothing was taken.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// By which rule.
+    pub rule: Arc<Rule>,
+    /// Why.
+    pub why: Why,
+}
+
+/// Every counter of the process.
+#[derive(Debug)]
+pub struct Limits {
+    table: Table,
+    /// What models usually say.
+    pub outputs: Outputs,
+}
+
+impl Limits {
+    /// All counters at zero.
+    #[must_use]
+    pub fn new(started: Instant) -> Arc<Self> {
+        Arc::new(Self { table: Table::new(started), outputs: Outputs::default() })
+    }
+
+    fn frame(&self, now: Now) -> Frame {
+        self.table.frame(now, 1)
+    }
+
+    /// Takes what is asked of every rule in one step.
+    ///
+    /// # Errors
+    /// The rule that heals last; no counter has moved.
+    pub fn reserve(
+        self: &Arc<Self>,
+        rules: Vec<Arc<Rule>>,
+        ask: &Ask,
+        now: Now,
+    ) -> Result<Reservation, Refusal> {
+        match self.table.reserve(&rules, ask, &self.frame(now)) {
+            Ok(holds) => Ok(Reservation::new(self.clone(), rules, holds)),
+            Err((i, why)) => Err(Refusal { rule: rules[i].clone(), why }),
+        }
+    }
+
+    /// How a rule stands.
+    #[must_use]
+    pub fn standing(&self, rule: &Rule, now: Now) -> Option<Standing> {
+        self.table.standing(rule, &self.frame(now))
+    }
+
+    /// How the tightest of some rules stand.
+    #[must_use]
+    pub fn tightest(&self, rules: &[Arc<Rule>], now: Now) -> Tightest {
+        let frame = self.frame(now);
+        let all = rules.iter().filter_map(|r| Some((r, self.table.standing(r, &frame)?)));
+        Tightest::of(all)
+    }
+
+    /// The cheaper model that one of these budgets asks for, being nearly spent.
+    #[must_use]
+    pub fn downgrade<'r>(&self, rules: &'r [Arc<Rule>], now: Now) -> Option<&'r Downgrade> {
+        let frame = self.frame(now);
+        rules.iter().find_map(|r| self.table.downgrade(r, &frame))
+    }
+
+    /// Budgets among these rules that have no counter yet, each with its running period: what the
+    /// ledger knows of them is to be given to [`Limits::seed`].
+    #[must_use]
+    pub fn unseeded<'r>(
+        &self,
+        rules: impl Iterator<Item = &'r Arc<Rule>>,
+        now: Now,
+    ) -> Vec<(Arc<Rule>, Period)> {
+        let new = rules.filter(|r| r.is_budget() && !self.table.knows(r));
+        let period = |rule: &Arc<Rule>| match &rule.kind {
+            Kind::Budget { per, zone, .. } => Some((rule.clone(), per.at(now.wall, zone))),
+            _ => None,
+        };
+        new.filter_map(period).collect()
+    }
+
+    /// What a budget has used in its running period.
+    pub fn seed(&self, rule: &Rule, used: u64, now: Now) {
+        self.table.seed(rule, used, &self.frame(now));
+    }
+
+    fn settle_remote(
+        &self,
+        _id: Option<u128>,
+        _rules: &[Arc<Rule>],
+        _holds: &[Hold],
+        _used: &Used,
+    ) -> bool {
+        false
+    }
+    fn grow_remote(&self, _id: u128, _rules: &[Arc<Rule>], _more: &[u64]) {}
+    fn release_remote(&self, _id: Option<u128>, _rules: &[Arc<Rule>], _holds: &[Hold]) {}
+}
+
+#[cfg(test)]
+mod tests;
