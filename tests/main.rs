@@ -6,17 +6,14 @@
 mod harness;
 
 mod admin;
-// mod chat;
 mod clients;
-// mod config;
-// mod crash;
-// mod errors;
-// mod failover;
-// mod ledger;
+mod config;
+mod demo;
+mod failover;
+mod hazards;
+mod ledger;
 mod lifecycle;
-// mod metering;
+mod metering;
 mod observe;
-// mod session;
-// mod stream;
 mod tidy;
-// mod timeouts;
+mod timeouts;

@@ -4,6 +4,7 @@ use super::Gateway;
 use super::attempt::millis;
 use super::ticket::{Arrival, Ending, Ticket};
 use crate::meter::{Attempt as Tried, Event, Outcome};
+use crate::route::breaker::Outcome as Verdict;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_filters::usage::{NanoUsd, Source, Usage};
@@ -68,7 +69,10 @@ impl Ticket {
         event.usage = measured.usage.into();
         event.usage_source = measured.source;
         event.cost_nano_usd = measured.cost;
-        if let Some(running) = self.running.as_ref() {
+        if let Some(running) = self.running.as_mut() {
+            if let Some(pass) = running.pass.take() {
+                pass.settle(judge(&ending), Instant::now());
+            }
             let error =
                 (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {
@@ -106,7 +110,7 @@ impl Ticket {
             team: key.and_then(|k| k.team.as_ref().map(ToString::to_string)),
             department: key.and_then(|k| k.department.as_ref().map(ToString::to_string)),
             user: key.and_then(|k| k.user.as_ref().map(ToString::to_string)),
-            end_user: None,
+            end_user: record.end_user.clone(),
             tags: key.map(|k| k.tags.clone()).unwrap_or_default(),
             task_type: arrival.task_type.clone(),
             budget_tier: arrival.budget_tier.clone(),
@@ -144,6 +148,30 @@ impl Ticket {
     pub fn first_content(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.arrival.at);
         self.record.ttft.get_or_insert(since);
+        if let Some(pass) = self.running.as_mut().and_then(|r| r.pass.as_mut()) {
+            pass.started(now);
+        }
+    }
+}
+
+/// What the end of an answer says of the target that gave it. A caller that left, a drain, a
+/// limit and an error that is the request's own say nothing.
+fn judge(ending: &Ending<'_>) -> Verdict {
+    use weir_filters::error::Code;
+    match ending.outcome {
+        Outcome::Success => Verdict::Good,
+        Outcome::Truncated | Outcome::Timeout => Verdict::Bad,
+        Outcome::UpstreamError => match ending.error.map(|e| e.code) {
+            None
+            | Some(
+                Code::UpstreamError
+                | Code::UpstreamInvalidResponse
+                | Code::NoHealthyUpstream
+                | Code::UpstreamTimeout,
+            ) => Verdict::Bad,
+            Some(_) => Verdict::Neutral,
+        },
+        _ => Verdict::Neutral,
     }
 }
 

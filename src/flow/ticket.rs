@@ -6,6 +6,7 @@ use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::Snapshot;
 use crate::meter::{Attempt as Tried, Outcome};
+use crate::route::live::Pass;
 use crate::route::{Model, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub struct Arrival {
     pub task_type: Option<String>,
     /// `x-weir-budget-tier`.
     pub budget_tier: Option<String>,
+    /// `x-weir-user`.
+    pub user: Option<String>,
 }
 
 /// A request after admission: what it asks, and where it may go.
@@ -59,7 +62,7 @@ pub struct Admission {
 }
 
 /// The try that is running, or the last one.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Running {
     /// Whose.
     pub provider: Arc<Provider>,
@@ -67,6 +70,10 @@ pub struct Running {
     pub model: Arc<str>,
     /// What it is paid with.
     pub credential: Option<Arc<Credential>>,
+    /// The credential's place among the provider's.
+    pub key: usize,
+    /// Leave of the target's breaker; taken when it is told how the try went.
+    pub pass: Option<Pass>,
     /// What it costs.
     pub price: Option<Arc<Price>>,
     /// When it began.
@@ -80,6 +87,8 @@ pub struct Running {
 /// What a request has come to so far; its event is made of it.
 #[derive(Debug, Default)]
 pub struct Record {
+    /// Whom the caller speaks for, where its key may say so.
+    pub end_user: Option<String>,
     /// What was asked, before aliases.
     pub requested_model: Option<String>,
     /// A stream was asked for.
@@ -88,6 +97,8 @@ pub struct Record {
     pub attempts: Vec<Tried>,
     /// Different targets among them.
     pub targets_failed: usize,
+    /// The last failure, for the caller where nobody else can be asked.
+    pub failure: Option<weir_filters::error::Failure>,
     /// What failed tries may have been billed, in nano-USD.
     pub wasted: u64,
     /// From the arrival to the first content.

@@ -43,6 +43,12 @@ const DROPPED: &[&str] = &[
     "traceparent",
     "tracestate",
     "x-request-id",
+    "range",
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
 ];
 
 /// What is left of the head of a try when it has been handed to Pingora.

@@ -50,6 +50,7 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         agent: text("user-agent").unwrap_or("").chars().take(AGENT_MAX).collect(),
         task_type: text("x-weir-task-type").map(str::to_owned),
         budget_tier: text("x-weir-budget-tier").map(str::to_owned),
+        user: text("x-weir-user").map(str::to_owned),
     }
 }
 
@@ -161,7 +162,7 @@ async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
         Err(refused) => return Ok(Taken::Refused(refused)),
     };
     let since = Instant::now();
-    let admitted = ticket.admit(body, |n| fastrand::u64(0..n.max(1)));
+    let admitted = ticket.admit(body, fastrand::u64(..));
     ticket.own_since(since);
     Ok(match admitted {
         Ok(()) => Taken::Proxy,

@@ -15,7 +15,7 @@ pub mod resolver;
 mod session;
 mod settle;
 
-use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
+use crate::flow::{Committed, Ending, Gateway, Phase, Step, Ticket};
 use crate::meter::Outcome;
 use async_trait::async_trait;
 use endpoint::Endpoint;
@@ -28,7 +28,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use relay::Exchange;
 use resolver::Resolver;
-use session::{Control, Downstream, Feed, REJECTED, Timer};
+use session::{Control, Downstream, REJECTED, Timer};
 use settle::Verdict;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -104,31 +104,22 @@ impl Proxy {
         }
     }
 
-    /// Makes the next try: its request, its deadlines, its address.
-    async fn try_next(&self, control: &Control, c: &mut Context) -> Result<Box<HttpPeer>> {
-        let since = Instant::now();
-        let provider = {
-            let mut x = control.exchange();
-            let Some(ticket) = x.ticket() else { return rejected() };
-            let attempt = match ticket.attempt(since, |n| fastrand::u64(0..n.max(1))) {
-                Ok(attempt) => attempt,
-                Err(error) => {
-                    x.set_error(Outcome::Refused, error);
-                    return rejected();
-                }
-            };
-            let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
-            let head = forward::head(&attempt, id, &intake::traceparent(trace), ticket.streams());
-            c.head = Some(head?);
-            if ticket.tries() == 0 {
-                ticket.announce();
+    /// Makes the next try: its request, its deadlines, its address. Where everybody is too fast
+    /// for a moment, the moment is waited for.
+    async fn try_next(
+        &self,
+        session: &mut Session,
+        control: &Control,
+        c: &mut Context,
+    ) -> Result<Box<HttpPeer>> {
+        let attempt = loop {
+            match self.make_try(control, c)? {
+                Step::Try(attempt) => break attempt,
+                Step::Wait(wait) => self.wait(session, wait).await?,
             }
-            control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
-            ticket.own_since(since);
-            let feed = Feed::new(attempt.outgoing.body);
-            x.begin(attempt.provider.wire, attempt.context, feed);
-            attempt.provider
         };
+        let provider = attempt.provider.clone();
+        control.exchange().begin(*attempt);
         let found = self.resolver.address(&provider.base).await;
         let address = match found {
             Ok(address) => address,
@@ -142,6 +133,30 @@ impl Proxy {
         };
         let left = control.clock.total_left(Instant::now());
         Ok(Box::new(peer::peer(&provider, address, left, self.started.elapsed().as_secs())))
+    }
+
+    fn make_try(&self, control: &Control, c: &mut Context) -> Result<Step> {
+        let since = Instant::now();
+        let mut x = control.exchange();
+        let Some(ticket) = x.ticket() else { return rejected() };
+        let step = match ticket.attempt(since) {
+            Ok(step) => step,
+            Err(error) => {
+                x.refuse(error);
+                return rejected();
+            }
+        };
+        if let Step::Try(attempt) = &step {
+            let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
+            let head = forward::head(attempt, id, &intake::traceparent(trace), ticket.streams());
+            c.head = Some(head?);
+            if ticket.tries() == 0 {
+                ticket.announce();
+            }
+            control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
+        }
+        ticket.own_since(since);
+        Ok(step)
     }
 }
 
@@ -200,7 +215,7 @@ impl ProxyHttp for Proxy {
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
         self.wait(session, wait).await?;
-        self.try_next(&control, c).await
+        self.try_next(session, &control, c).await
     }
 
     fn fail_to_connect(

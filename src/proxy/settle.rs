@@ -69,8 +69,7 @@ fn upstream(x: &mut Exchange, error: &Error, reused: bool, now: Instant) -> Verd
     } else {
         (Fault::Invalid, "the provider cut its answer before any content")
     };
-    let class = if status == 0 { Class::Server } else { Class::Invalid };
-    let next = x.book(fault, &failure(class, why, None), now);
+    let next = x.book(fault, &failure(Class::Server, why, None), now);
     follow(x, next)
 }
 

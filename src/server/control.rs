@@ -55,11 +55,8 @@ pub fn run(parts: Parts) {
 }
 
 async fn control(mut parts: Parts) -> u8 {
-    let signals = tokio::spawn(signals(
-        parts.gateway.clone(),
-        parts.reloads.clone(),
-        parts.way.clone(),
-    ));
+    let signals =
+        tokio::spawn(signals(parts.gateway.clone(), parts.reloads.clone(), parts.way.clone()));
     let addresses = tokio::spawn(resolver::run(parts.resolver.clone(), parts.gateway.clone()));
     if let Err(code) = announce(&mut parts).await {
         return code;

@@ -157,11 +157,17 @@ fn without_config_every_provider_whose_key_is_set_starts() {
 #[test]
 fn without_config_and_keys_it_is_told_what_to_set() {
     let told = config::zero(&|_| None).unwrap_err();
-    for name in
-        ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DASHSCOPE_API_KEY", "ZHIPUAI_API_KEY", "weir init"]
-    {
+    for name in [
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "DASHSCOPE_API_KEY",
+        "ZHIPUAI_API_KEY or ZAI_API_KEY",
+        "AZURE_OPENAI_API_KEY and AZURE_OPENAI_ENDPOINT",
+        "weir init",
+    ] {
         assert!(told.contains(name), "{name} in {told}");
     }
+    assert!(!told.contains("VLLM"), "its address is only in a config");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 pub mod ask;
 pub mod binary;
 pub mod client;
-// pub mod gateway;
+pub mod gateway;
 pub mod h2c;
 pub mod reply;
 pub mod spool;
@@ -18,6 +18,7 @@ mod selftest;
 pub use ask::{Ask, chat, streamed};
 pub use binary::Weir;
 pub use client::Client;
+pub use gateway::{Gateway, gateway};
 pub use reply::Reply;
 pub use weir::demo::{Action, Answer, Cut, Gate, Provider, Script, Seen, Tool, Usage, knobs};
 

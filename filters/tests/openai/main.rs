@@ -10,6 +10,7 @@ mod random;
 mod recorded;
 mod repairs;
 mod requests;
+mod tools;
 mod usage;
 mod wholes;
 

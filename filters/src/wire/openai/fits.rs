@@ -110,21 +110,24 @@ fn calls_fit(so_far: Option<&Choice>, calls: &Few<Call<'_>>) -> bool {
     let known = so_far.map(|choice| choice.calls.as_slice()).unwrap_or_default();
     let mut next = u32::try_from(known.len()).unwrap_or(u32::MAX);
     let old = next;
-    calls.iter().enumerate().all(|(place, call)| {
-        let Some(index) = call.index.filter(|_| call.custom.is_none()) else { return false };
-        if index < old {
-            let mut later = known.iter().rev();
-            let found = later.find(|known| known.index == Some(index.into()));
-            let nothing_new = blank(call.id) && name(call).is_empty();
-            return nothing_new && found.is_some_and(|found| found.number == Some(index));
-        }
-        next += 1;
-        let id = call.id.unwrap_or_default();
-        let twice = known.iter().any(|known| known.id == id)
-            || known.iter().any(|known| known.index == Some(index.into()))
-            || calls.iter().take(place).any(|other| other.id == call.id);
-        index == next - 1 && starts(call) && !twice
-    })
+    // While a call waits for its name, indexes differ from the provider's.
+    let waiting = known.iter().any(|call| call.number.is_none());
+    !waiting
+        && calls.iter().enumerate().all(|(place, call)| {
+            let Some(index) = call.index.filter(|_| call.custom.is_none()) else { return false };
+            if index < old {
+                let mut later = known.iter().rev();
+                let found = later.find(|known| known.index == Some(index.into()));
+                let nothing_new = blank(call.id) && name(call).is_empty();
+                return nothing_new && found.is_some_and(|found| found.number == Some(index));
+            }
+            next += 1;
+            let id = call.id.unwrap_or_default();
+            let twice = known.iter().any(|known| known.id == id)
+                || known.iter().any(|known| known.index == Some(index.into()))
+                || calls.iter().take(place).any(|other| other.id == call.id);
+            index == next - 1 && starts(call) && !twice
+        })
 }
 
 /// A whole call's members, or those of its first fragment.
