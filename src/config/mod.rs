@@ -11,6 +11,7 @@ mod models;
 mod preset;
 mod price;
 mod provider;
+mod routing;
 mod secret;
 mod server;
 mod source;
@@ -208,6 +209,8 @@ const ROOT: value::Shape = value::Shape {
         "providers",
         "currency",
         "models",
+        "smart",
+        "routes",
         "departments",
         "teams",
         "keys",
@@ -215,8 +218,6 @@ const ROOT: value::Shape = value::Shape {
     later: &[
         "redis",
         "vault",
-        "smart",
-        "routes",
         "users",
         "key_defaults",
         "user_defaults",

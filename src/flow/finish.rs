@@ -139,7 +139,8 @@ impl Ticket {
             duration_ms: millis(arrival.at.elapsed()),
             overhead_us: u64::try_from(record.overhead.as_micros()).unwrap_or(u64::MAX),
             cache: None,
-            degraded_from: None,
+            degraded_from: (self.admission.as_ref())
+                .and_then(|a| a.degraded.as_ref().map(|d| d.from.clone())),
             config_version: self.snapshot.version.clone(),
         }
     }
@@ -148,8 +149,11 @@ impl Ticket {
     pub fn first_content(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.arrival.at);
         self.record.ttft.get_or_insert(since);
-        if let Some(pass) = self.running.as_mut().and_then(|r| r.pass.as_mut()) {
-            pass.started(now);
+        if let Some(running) = self.running.as_mut()
+            && let Some(pass) = running.pass.as_mut()
+        {
+            let time = now.saturating_duration_since(running.began);
+            pass.started(self.record.streamed, time, now);
         }
     }
 }

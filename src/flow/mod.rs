@@ -7,6 +7,7 @@ pub mod drain;
 pub mod finish;
 mod gauges;
 mod nobody;
+mod route;
 mod tell;
 pub mod ticket;
 mod user;
@@ -15,7 +16,7 @@ pub use attempt::{Attempt, Step};
 pub use budget::{ByteBudget, Held};
 pub use drain::{Drain, Phase};
 pub use finish::Committed;
-pub use ticket::{Arrival, Ending, Ticket};
+pub use ticket::{Arrival, Ending, Ticket, Wishes};
 
 use crate::config::Snapshot;
 use crate::meter::Spool;

@@ -7,7 +7,7 @@ use crate::base::{Credential, EventId};
 use crate::config::Snapshot;
 use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::live::Pass;
-use crate::route::{Model, Plan, Provider};
+use crate::route::{Model, Need, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::Dialect;
@@ -44,6 +44,22 @@ pub struct Arrival {
     pub budget_tier: Option<String>,
     /// `x-weir-user`.
     pub user: Option<String>,
+    /// What the head says of how it wants to be served.
+    pub wishes: Wishes,
+}
+
+/// How a caller wants to be served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// `x-weir-max-latency-ms`.
+    pub max_latency: Option<Duration>,
+    /// `x-weir-retry: none`.
+    pub once: bool,
+    /// `x-session-id`.
+    pub session: Option<String>,
+    /// The caller gives up this long after it came (`x-stainless-timeout` and its kin): nothing
+    /// new begins for it then.
+    pub patience: Option<Duration>,
 }
 
 /// A request after admission: what it asks, and where it may go.
@@ -52,13 +68,32 @@ pub struct Admission {
     /// The body, read.
     pub peek: Peek,
     /// The public model.
-    pub model: Arc<Model>,
-    /// The name it was asked by, after aliases.
+    pub origin: Arc<Model>,
+    /// The name it was asked by, after aliases and routes.
     pub asked: String,
-    /// What is tried, in order.
+    /// What it needs of a target.
+    pub need: Arc<Need>,
+    /// A random number of its own.
+    pub seed: u64,
+    /// What is tried, of `origin` or of an equivalent model.
     pub plan: Plan,
+    /// How many equivalent models have been looked at.
+    pub fallbacks: usize,
+    /// An equivalent model serves.
+    pub degraded: Option<Degraded>,
     /// Estimated prompt tokens.
     pub prompt_tokens: u64,
+}
+
+/// An equivalent model serves instead of the one that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Degraded {
+    /// The model that was asked for.
+    pub from: String,
+    /// The one that serves.
+    pub to: String,
+    /// Why, in one word.
+    pub reason: &'static str,
 }
 
 /// The try that is running, or the last one.

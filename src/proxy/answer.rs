@@ -1,7 +1,9 @@
 //! What we say ourselves: headers of proxied replies, error bodies, and the small local answers.
 
 use crate::flow::Ticket;
+use crate::flow::ticket::Degraded;
 use bytes::Bytes;
+use http::HeaderValue;
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
@@ -53,6 +55,13 @@ fn proxied(header: &mut ResponseHeader, ticket: &Ticket) -> Result<()> {
     if let Some(running) = ticket.running.as_ref() {
         header.insert_header("x-weir-upstream", running.provider.id.as_str())?;
         header.insert_header("x-weir-model", &*running.model)?;
+    }
+    if let Some(degraded) = ticket.admission.as_ref().and_then(|a| a.degraded.as_ref()) {
+        let Degraded { from, to, reason } = degraded;
+        // A model's name is any text; what no header can hold goes without one.
+        if let Ok(value) = format!("from={from}; to={to}; reason={reason}").parse::<HeaderValue>() {
+            header.insert_header("x-weir-degraded", value)?;
+        }
     }
     if !ticket.record.dropped.is_empty() {
         header.insert_header("x-weir-dropped", ticket.record.dropped.join(", "))?;
