@@ -12,6 +12,7 @@ mod models;
 mod preset;
 mod price;
 mod provider;
+mod routing;
 mod secret;
 mod server;
 mod source;
@@ -212,6 +213,8 @@ const ROOT: value::Shape = value::Shape {
         "providers",
         "currency",
         "models",
+        "smart",
+        "routes",
         "departments",
         "teams",
         "users",
@@ -221,7 +224,7 @@ const ROOT: value::Shape = value::Shape {
         "alerts",
         "time_zone",
     ],
-    later: &["redis", "vault", "smart", "routes", "idempotency", "flood", "telemetry"],
+    later: &["redis", "vault", "idempotency", "flood", "telemetry"],
 };
 
 fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {

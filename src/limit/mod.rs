@@ -60,7 +60,21 @@ impl Limits {
     ///
     /// # Errors
     /// The rule that heals last; no counter has moved.
-    pub fn reserve(
+    pub async fn reserve(
+        self: &Arc<Self>,
+        rules: Vec<Arc<Rule>>,
+        ask: &Ask,
+        _id: u128,
+        now: Now,
+    ) -> Result<Reservation, Refusal> {
+        self.reserve_here(rules, ask, now)
+    }
+
+    /// The same by this process's own counters.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn reserve_here(
         self: &Arc<Self>,
         rules: Vec<Arc<Rule>>,
         ask: &Ask,
@@ -70,6 +84,12 @@ impl Limits {
             Ok(holds) => Ok(Reservation::new(self.clone(), rules, holds)),
             Err((i, why)) => Err(Refusal { rule: rules[i].clone(), why }),
         }
+    }
+
+    /// Whether Redis counts; `None` where there is none.
+    #[must_use]
+    pub fn redis_up(&self) -> Option<bool> {
+        None
     }
 
     /// How a rule stands.

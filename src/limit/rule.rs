@@ -249,6 +249,15 @@ impl Rule {
         }
     }
 
+    /// A budget's period, as config writes it.
+    #[must_use]
+    pub fn per(&self) -> Option<&'static str> {
+        match &self.kind {
+            Kind::Budget { per, .. } => Some(per.as_str()),
+            _ => None,
+        }
+    }
+
     /// Whether it is a budget.
     #[must_use]
     pub fn is_budget(&self) -> bool {
