@@ -12,6 +12,7 @@ mod models;
 mod preset;
 mod price;
 mod provider;
+mod redis;
 mod routing;
 mod secret;
 mod server;
@@ -95,6 +96,18 @@ pub struct Log {
     pub redact: bool,
 }
 
+/// `[redis]`, compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names are CONTRACT's
+pub struct Redis {
+    /// May hold a password.
+    pub url: crate::base::Secret,
+    pub username: Option<String>,
+    pub password: Option<crate::base::Secret>,
+    pub timeout: Duration,
+    pub prefix: String,
+}
+
 /// Where access lines go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -125,6 +138,8 @@ pub struct Snapshot {
     pub routes: Table,
     /// Limits, windows and budgets of every owner.
     pub rules: Rules,
+    /// `[redis]`, where all nodes count together.
+    pub redis: Option<Redis>,
 }
 
 /// A place in a file, and what is wrong there.
@@ -223,8 +238,9 @@ const ROOT: value::Shape = value::Shape {
         "user_defaults",
         "alerts",
         "time_zone",
+        "redis",
     ],
-    later: &["redis", "vault", "idempotency", "flood", "telemetry"],
+    later: &["vault", "idempotency", "flood", "telemetry"],
 };
 
 fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
@@ -243,11 +259,12 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let routes = models::models(&root, providers, &server.unpriced);
     let keys = keys::keys(&root, &routes);
     let rules = limits::rules(&root, &routes, &keys);
+    let redis = redis::redis(&root);
     models::default_model(&root, &server, &routes);
     let contents = book.contents();
     let result = if book.sound() {
         let version = source::version(&texts);
-        let snapshot = Snapshot { version, server, admin, store, log, keys, routes, rules };
+        let snapshot = Snapshot { version, server, admin, store, log, keys, routes, rules, redis };
         Ok(Loaded {
             snapshot,
             warnings: book.warnings(),

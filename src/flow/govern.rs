@@ -5,7 +5,7 @@ use super::ticket::{Degraded, Ticket};
 use crate::access::Key;
 use crate::config::Unpriced;
 use crate::limit::{
-    Alert, Amount, Ask, DefaultOutput, Measure, Now, Refusal, Rule, Scope, Tightest, Used, Why,
+    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Scope, Tightest, Used, Why,
     learned,
 };
 use crate::meter::Outcome;
@@ -118,19 +118,31 @@ impl Ticket {
         }
         let now = Now::read();
         let (rules, limits) = (self.taken.rules.clone(), self.gateway.limits.clone());
-        match limits.reserve(rules, &self.taken.ask, self.event_id.0.as_u128(), now).await {
+        let caller = Caller { id: self.event_id.0.as_u128(), tag: self.tag() };
+        match limits.reserve(rules, &self.taken.ask, caller, now).await {
             Ok(reservation) => {
                 self.taken.reservation = Some(reservation);
                 Ok(())
             }
             Err(refusal) => {
                 self.record.limited_by = Some(refusal.rule.id.clone());
+                self.taken.refused = Some(refusal.clone());
                 let team = self.key.as_deref().and_then(|k| k.team.as_ref());
                 let team = team.map_or("", |t| t.as_str());
                 let scope = refusal.rule.owner.scope.as_str();
                 self.gateway.metrics.limits.refused(scope, &refusal.rule.name, team);
                 Err(refused(&refusal, now.wall))
             }
+        }
+    }
+
+    /// The part of Redis' keys that decides where they lie: a team's rules and its keys' are
+    /// together.
+    fn tag(&self) -> String {
+        let Some(key) = self.key.as_deref() else { return String::new() };
+        match &key.team {
+            Some(team) => format!("team:{team}"),
+            None => format!("key:{}", key.id),
         }
     }
 
@@ -186,7 +198,14 @@ impl Ticket {
         let now = Now::read();
         match &self.taken.reservation {
             Some(reservation) => reservation.tightest(now),
-            None => self.gateway.limits.tightest(&self.taken.rules, now),
+            None => {
+                let here = self.gateway.limits.tightest(&self.taken.rules, now);
+                match &self.taken.refused {
+                    // What Redis refused for all nodes, this one's own counters do not show.
+                    Some(r) if self.gateway.limits.redis_up() == Some(true) => here.without(r),
+                    _ => here,
+                }
+            }
         }
     }
 
@@ -222,6 +241,10 @@ fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
                 rule.capacity(),
                 seconds(wait)
             );
+            ApiError::new(code, text).after(wait)
+        }
+        Why::Rests(wait) if rule.kind == Kind::Rest => {
+            let text = format!("{owner} rests for {} s after running into a limit", seconds(wait));
             ApiError::new(code, text).after(wait)
         }
         Why::Rests(wait) => {

@@ -6,7 +6,7 @@ pub mod budget;
 pub mod drain;
 pub mod finish;
 mod gauges;
-mod govern;
+pub mod govern;
 mod nobody;
 mod route;
 mod spent;

@@ -5,7 +5,7 @@ use super::budget::Held;
 use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::Snapshot;
-use crate::limit::{Ask, Reservation, Rule};
+use crate::limit::{Ask, Refusal, Reservation, Rule};
 use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::live::Pass;
 use crate::route::{Model, Need, Plan, Provider};
@@ -160,6 +160,8 @@ pub struct Taken {
     pub priced: bool,
     /// What it holds of them; absent before it is admitted.
     pub reservation: Option<Reservation>,
+    /// Why it was not.
+    pub refused: Option<Refusal>,
 }
 
 /// One request, from its head to its event. Dropped without [`Ticket::commit`] it books itself as

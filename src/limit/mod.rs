@@ -8,6 +8,7 @@
 mod counter;
 pub mod learned;
 pub mod period;
+mod remote;
 mod reservation;
 mod rule;
 mod rules;
@@ -17,6 +18,7 @@ mod table;
 pub use counter::{Now, Standing, Why};
 pub use learned::Outputs;
 pub use period::{Per, Period};
+pub use remote::{Caller, Hooks, Settings, client};
 pub use reservation::{Alert, Reservation, Tightest};
 pub use rule::{Downgrade, Exhausted, Kind, Measure, Owner, Rule, Scope};
 pub use rules::{DefaultOutput, Rules};
@@ -24,7 +26,8 @@ pub use spec::{Budget, Common, Limit, Spec, Twice, Window};
 pub use table::{Amount, Ask, Used};
 
 use counter::{Frame, Hold};
-use std::sync::Arc;
+use remote::{Away, Remote, Shared};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use table::Table;
 
@@ -43,20 +46,40 @@ pub struct Limits {
     table: Table,
     /// What models usually say.
     pub outputs: Outputs,
+    /// The counters that all nodes share.
+    remote: OnceLock<Arc<Remote>>,
 }
 
 impl Limits {
     /// All counters at zero.
     #[must_use]
     pub fn new(started: Instant) -> Arc<Self> {
-        Arc::new(Self { table: Table::new(started), outputs: Outputs::default() })
+        Arc::new(Self { table: Table::new(started), outputs: Outputs::default(), remote: OnceLock::new() })
     }
 
     fn frame(&self, now: Now) -> Frame {
-        self.table.frame(now, 1)
+        let alone = self.remote.get().filter(|remote| !remote.is_up());
+        self.table.frame(now, alone.map_or(1, |remote| remote.nodes()))
     }
 
-    /// Takes what is asked of every rule in one step.
+    /// From now on Redis counts, for as long as it answers. What is returned keeps the connection
+    /// and must run for as long as the process, on a runtime of its own. The second call is none.
+    pub fn share(
+        &self,
+        client: redis::Client,
+        settings: Settings,
+        hooks: Hooks,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (remote, calls) = Remote::new(settings, hooks);
+        let first = self.remote.set(remote.clone()).is_ok();
+        async move {
+            if first {
+                remote::run(remote, calls, client).await;
+            }
+        }
+    }
+
+    /// Takes what is asked of every rule in one step: in Redis where it counts, else here.
     ///
     /// # Errors
     /// The rule that heals last; no counter has moved.
@@ -64,10 +87,37 @@ impl Limits {
         self: &Arc<Self>,
         rules: Vec<Arc<Rule>>,
         ask: &Ask,
-        _id: u128,
+        caller: Caller,
         now: Now,
     ) -> Result<Reservation, Refusal> {
-        self.reserve_here(rules, ask, now)
+        let Some(remote) = self.remote.get() else { return self.reserve_here(rules, ask, now) };
+        let frame = self.frame(now);
+        if let Some(rest) = rules.iter().find(|r| r.kind == Kind::Rest)
+            && let Err(why) = self.table.fits(rest, 1, &frame)
+        {
+            return Err(Refusal { rule: rest.clone(), why });
+        }
+        let amounts: Vec<u64> =
+            remote::shared(&rules).map(|rule| ask.of(rule, rule.capacity())).collect();
+        let shared = match remote.reserve(&rules, &amounts, &caller, (&self.table, now)).await {
+            Ok(Ok(seen)) => {
+                let take = |(rule, n): (&Arc<Rule>, &u64)| self.table.take(rule, *n, &frame);
+                let mut holds: Vec<Hold> =
+                    remote::shared(&rules).zip(&amounts).map(take).collect();
+                holds.resize(rules.len(), Hold::default());
+                let shared = Shared { caller, taken: true };
+                return Ok(Reservation::new(self.clone(), rules, holds).shared(shared, seen));
+            }
+            Ok(Err((i, why))) => {
+                let why = self.table.punish(&rules, i, &frame).unwrap_or(why);
+                return Err(Refusal { rule: rules[i].clone(), why });
+            }
+            Err(Away::Down) => Shared { caller, taken: false },
+            Err(Away::Failed) => Shared::after_release(caller),
+        };
+        // Not in force when the frame above was made: Redis may be away only since then.
+        let reserved = self.reserve_here(rules, ask, now)?;
+        Ok(reserved.shared(shared, Vec::new()))
     }
 
     /// The same by this process's own counters.
@@ -89,7 +139,13 @@ impl Limits {
     /// Whether Redis counts; `None` where there is none.
     #[must_use]
     pub fn redis_up(&self) -> Option<bool> {
-        None
+        self.remote.get().map(|remote| remote.is_up())
+    }
+
+    /// Settlements that Redis has not heard of yet.
+    #[must_use]
+    pub fn unsettled(&self) -> u64 {
+        self.remote.get().map_or(0, |remote| remote.waiting())
     }
 
     /// How a rule stands.
@@ -133,18 +189,6 @@ impl Limits {
     pub fn seed(&self, rule: &Rule, used: u64, now: Now) {
         self.table.seed(rule, used, &self.frame(now));
     }
-
-    fn settle_remote(
-        &self,
-        _id: Option<u128>,
-        _rules: &[Arc<Rule>],
-        _holds: &[Hold],
-        _used: &Used,
-    ) -> bool {
-        false
-    }
-    fn grow_remote(&self, _id: u128, _rules: &[Arc<Rule>], _more: &[u64]) {}
-    fn release_remote(&self, _id: Option<u128>, _rules: &[Arc<Rule>], _holds: &[Hold]) {}
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What one request holds of its rules: settled once by what it used, given back when dropped.
 
-use super::counter::{Hold, Now, Standing};
+use super::counter::{Hold, Now, Standing, Why};
+use super::remote::Shared;
 use super::rule::{Exhausted, Measure, Rule};
 use super::table::{Ask, Used};
 use super::{Limits, Refusal};
@@ -25,6 +26,23 @@ pub struct Tightest {
 }
 
 impl Tightest {
+    /// The same with nothing left of the rule that refused.
+    #[must_use]
+    pub fn without(mut self, refusal: &Refusal) -> Self {
+        let rule = &refusal.rule;
+        let place = match rule.measure() {
+            Some(Measure::Requests) if !rule.is_budget() => &mut self.requests,
+            Some(Measure::Tokens) if !rule.is_budget() => &mut self.tokens,
+            _ => return self,
+        };
+        if let Why::Wait(wait) = refusal.why {
+            let limit = rule.capacity();
+            let reset = Some(wait);
+            *place = Some(Standing { limit, used: limit, held: 0, remaining: 0, reset });
+        }
+        self
+    }
+
     /// Of these standings.
     pub(super) fn of<'a>(all: impl Iterator<Item = (&'a Arc<Rule>, Standing)>) -> Self {
         let mut tightest = Self::default();
@@ -49,8 +67,8 @@ pub struct Reservation {
     limits: Arc<Limits>,
     rules: Vec<Arc<Rule>>,
     holds: Vec<Hold>,
-    /// Redis holds it as well, under this id.
-    remote: Option<u128>,
+    /// How Redis knows it, where there is one.
+    shared: Option<Shared>,
     /// How the rules stood in Redis when it was made.
     seen: Vec<Standing>,
     open: bool,
@@ -58,11 +76,11 @@ pub struct Reservation {
 
 impl Reservation {
     pub(super) fn new(limits: Arc<Limits>, rules: Vec<Arc<Rule>>, holds: Vec<Hold>) -> Self {
-        Self { limits, rules, holds, remote: None, seen: Vec::new(), open: true }
+        Self { limits, rules, holds, shared: None, seen: Vec::new(), open: true }
     }
 
-    pub(super) fn shared(mut self, id: u128, seen: Vec<Standing>) -> Self {
-        self.remote = Some(id);
+    pub(super) fn shared(mut self, shared: Shared, seen: Vec<Standing>) -> Self {
+        self.shared = Some(shared);
         self.seen = seen;
         self
     }
@@ -118,6 +136,7 @@ impl Reservation {
                 return Err(Refusal { rule: rule.clone(), why });
             }
         }
+        let before = self.holds.clone();
         let mut grown = Vec::new();
         for (rule, hold) in self.rules.iter().zip(self.holds.iter_mut()) {
             let more = missing(rule, hold);
@@ -129,8 +148,9 @@ impl Reservation {
             }
             grown.push(more);
         }
-        if let Some(id) = self.remote {
-            self.limits.grow_remote(id, &self.rules, &grown);
+        let remote = self.limits.remote.get();
+        if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken)) {
+            remote.grow(shared, &self.rules, &before, &grown);
         }
         Ok(())
     }
@@ -149,7 +169,8 @@ impl Reservation {
             }
         }
         // Where Redis counts for all nodes it alone knows when a threshold is reached.
-        if self.limits.settle_remote(self.remote, &self.rules, &self.holds, used) {
+        if let (Some(remote), Some(shared)) = (self.limits.remote.get(), &self.shared) {
+            remote.settle(shared, &self.rules, &self.holds, used);
             alerts.clear();
         }
         alerts
@@ -180,7 +201,10 @@ impl Drop for Reservation {
             for (rule, hold) in self.rules.iter().zip(&self.holds) {
                 self.limits.table.give(rule, *hold);
             }
-            self.limits.release_remote(self.remote, &self.rules, &self.holds);
+            let remote = self.limits.remote.get();
+            if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken)) {
+                remote.give(shared, &self.rules, &self.holds);
+            }
         }
     }
 }
