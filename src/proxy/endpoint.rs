@@ -12,6 +12,8 @@ pub enum Kind {
     Models,
     /// One model.
     Model,
+    /// What the key has used and has left.
+    Usage,
     /// Alive, without a key.
     Health,
     /// Ready, without a key.
@@ -61,7 +63,7 @@ const ENDPOINTS: &[(&str, &str, Endpoint)] = &[
     ("/v1/rerank", "POST", at("rerank", Kind::NotYet)),
     ("/v1/moderations", "POST", at("moderations", Kind::NotYet)),
     ("/v1/realtime", "GET", at("realtime", Kind::NotYet)),
-    ("/v1/usage", "GET", at("usage", Kind::NotYet)),
+    ("/v1/usage", "GET", at("usage", Kind::Usage)),
 ];
 
 impl Endpoint {
@@ -93,7 +95,7 @@ impl Endpoint {
     pub fn is_metered(&self) -> bool {
         match self.kind {
             Kind::Chat => true,
-            Kind::NotYet => self.label != "usage",
+            Kind::NotYet => true,
             _ => false,
         }
     }

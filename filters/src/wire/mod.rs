@@ -157,6 +157,9 @@ pub trait Reply: Send {
     fn feed(&mut self, chunk: Bytes, step: &mut Step);
     /// The provider's body has ended cleanly (`clean`), or the connection was cut.
     fn finish(&mut self, clean: bool, step: &mut Step);
+    /// The caller gets no more: the answer ends here, well formed, by `length`. To be called while
+    /// it runs; what the provider sends afterwards is swallowed.
+    fn cut(&mut self, step: &mut Step);
     /// What is known so far.
     fn tap(&mut self) -> &mut Tap;
 }
