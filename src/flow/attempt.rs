@@ -8,6 +8,7 @@ use crate::route::plan::Next;
 use crate::route::{Fault, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_filters::dialect::Memo;
 use weir_filters::error::{ApiError, Class, Code, Failure};
 use weir_filters::usage::{Price, Usage};
 use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap};
@@ -23,6 +24,8 @@ pub struct Attempt {
     pub outgoing: Outgoing,
     /// For the reply's filter.
     pub context: ReplyContext,
+    /// For the reply's filter, of the dialect.
+    pub memo: Memo,
 }
 
 impl Ticket {
@@ -52,7 +55,7 @@ impl Ticket {
             base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
-        let outgoing = provider.wire.request(&ask)?;
+        let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
         if admission.model.strict
             && let Some(field) = outgoing.dropped.first()
         {
@@ -82,7 +85,7 @@ impl Ticket {
             status: 0,
             sent: false,
         });
-        Ok(Attempt { provider, credential, outgoing, context })
+        Ok(Attempt { provider, credential, outgoing, context, memo })
     }
 
     /// The running try is connected: from here on the provider may have seen it.

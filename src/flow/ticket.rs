@@ -9,7 +9,7 @@ use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::{Model, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::ApiError;
 use weir_filters::peek::Peek;
 use weir_filters::usage::Price;
@@ -29,6 +29,8 @@ pub struct Arrival {
     pub endpoint: &'static str,
     /// How the caller is answered.
     pub dialect: Dialect,
+    /// What it asks for, and in whose words.
+    pub api: Api,
     /// For the access log.
     pub method: String,
     /// For the access log, without the query.

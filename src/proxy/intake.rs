@@ -10,7 +10,7 @@ use pingora::proxy::Session;
 use pingora::{Error, Result};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::{ApiError, Code};
 
 /// A caller's own request id is taken up to this length.
@@ -44,6 +44,10 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         trace_id: trace_id(text("traceparent")),
         endpoint: endpoint.label,
         dialect: dialect(endpoint, &head.headers),
+        api: match endpoint.kind {
+            Kind::Ask(api) => api,
+            _ => Api::default(),
+        },
         method: head.method.to_string(),
         path: head.uri.path().chars().take(256).collect(),
         client: session.client_addr().map(|a| a.to_string()).unwrap_or_default(),
@@ -139,7 +143,7 @@ pub async fn take(
             let why = format!("{} is not in this version", ticket.arrival.path);
             Ok(Taken::Refused(ApiError::new(Code::NotImplemented, why)))
         }
-        _ => chat(session, ticket).await,
+        _ => ask(session, ticket).await,
     }
 }
 
@@ -155,7 +159,7 @@ fn closed(ticket: &Ticket) -> Option<ApiError> {
     None
 }
 
-async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
+async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     ticket.own_since(ticket.arrival.at);
     let body = match read(session, ticket).await? {
         Ok(body) => body,
@@ -165,7 +169,10 @@ async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     let admitted = ticket.admit(body, |n| fastrand::u64(0..n.max(1)));
     ticket.own_since(since);
     Ok(match admitted {
-        Ok(()) => Taken::Proxy,
+        Ok(()) => match ticket.answered_here() {
+            Some(body) => return local(ticket, body),
+            None => Taken::Proxy,
+        },
         Err(refused) => Taken::Refused(refused),
     })
 }

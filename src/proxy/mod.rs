@@ -26,7 +26,7 @@ use pingora::protocols::Digest;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
-use relay::Exchange;
+use relay::{Exchange, Reading};
 use resolver::Resolver;
 use session::{Control, Downstream, Feed, REJECTED, Timer};
 use settle::Verdict;
@@ -117,6 +117,7 @@ impl Proxy {
                     return rejected();
                 }
             };
+            let ticket_api = ticket.arrival.api;
             let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
             let head = forward::head(&attempt, id, &intake::traceparent(trace), ticket.streams());
             c.head = Some(head?);
@@ -126,7 +127,9 @@ impl Proxy {
             control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
             ticket.own_since(since);
             let feed = Feed::new(attempt.outgoing.body);
-            x.begin(attempt.provider.wire, attempt.context, feed);
+            let (api, wire) = (ticket_api, attempt.provider.wire);
+            let (memo, context) = (attempt.memo, attempt.context);
+            x.begin(Reading { api, wire, memo, context }, feed);
             attempt.provider
         };
         let found = self.resolver.address(&provider.base).await;

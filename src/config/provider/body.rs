@@ -5,7 +5,7 @@ use crate::config::value::{Shape, Table, Value, View, join, json};
 use weir_filters::wire::{Params, Quirks};
 
 const PARAMS: Shape = Shape { known: &["rename", "drop", "defaults", "clamp"], later: &[] };
-const QUIRKS: Shape = Shape { known: &["stream_options", "usage_unasked"], later: &[] };
+const QUIRKS: Shape = Shape { known: &["stream_options", "usage_unasked", "reasoning_back", "responses", "completions"], later: &[] };
 
 /// Members that weir itself reads and writes: an edit of theirs would break the request.
 const OWN_MEMBERS: &[&str] = &["model", "stream", "messages"];
@@ -17,6 +17,9 @@ pub(super) fn quirks(v: &View<'_>) -> Quirks {
     Quirks {
         stream_options: v.boolean("stream_options", usual.stream_options),
         usage_unasked: v.boolean("usage_unasked", usual.usage_unasked),
+        reasoning_back: v.boolean("reasoning_back", usual.reasoning_back),
+        responses: v.boolean("responses", usual.responses),
+        completions: v.boolean("completions", usual.completions),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::answer;
 use super::super::session::{Clock, REJECTED, Timer};
 use super::batch::Batch;
-use super::{Exchange, Replying, Sent, Turn};
+use super::{Exchange, Reading, Replying, Sent, Turn};
 use crate::flow::Ticket;
 use crate::meter::Outcome;
 use crate::route::Fault;
@@ -70,8 +70,7 @@ impl Exchange {
         }
         let status = header.status.as_u16();
         let stream = self.is_streaming();
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone())
-        else {
+        let (Some(ticket), Some(reading)) = (self.ticket.as_mut(), self.reading.clone()) else {
             return Ok(Turn::On);
         };
         ticket.replied(status);
@@ -80,7 +79,8 @@ impl Exchange {
             let headers = header.headers.clone();
             Replying::Error { status, headers, pieces: Vec::new(), size: 0 }
         } else if stream {
-            Replying::Stream { filter: wire.stream(context), prelude: Vec::new(), begun: false }
+            let filter = reading.api.stream(reading.wire, reading.memo, reading.context);
+            Replying::Stream { filter, prelude: Vec::new(), begun: false }
         } else {
             Replying::Whole { pieces: Vec::new(), size: 0 }
         };
@@ -178,7 +178,7 @@ impl Exchange {
         if self.sent < Sent::Content && (!step.started || (failed && !step.alive)) {
             // The first event of an answer shows that it has begun: its first token gets the
             // whole wait once more from here. Comments show nothing.
-            if !*begun && step.out.iter().any(|b| b.starts_with(b"data:")) {
+            if !*begun && step.out.iter().any(|b| !b.starts_with(b":")) {
                 *begun = true;
                 let wait = self.ticket.as_ref().and_then(Ticket::first_token);
                 clock.arm(Timer::FirstToken, batch.now, wait);
@@ -230,15 +230,15 @@ impl Exchange {
     }
 
     fn whole(&mut self, pieces: &[Bytes], batch: &mut Batch) -> Result<Turn> {
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take())
-        else {
+        let (Some(ticket), Some(reading)) = (self.ticket.as_mut(), self.reading.take()) else {
             return Ok(Turn::End);
         };
         let body = match pieces {
             [one] => one.clone(),
             many => many.concat().into(),
         };
-        match wire.whole(body, context) {
+        let Reading { api, wire, memo, context } = reading;
+        match api.whole(wire, &memo, body, context) {
             Ok(mut whole) => {
                 ticket.first_content(batch.now);
                 ticket.own_since(batch.now);
@@ -287,10 +287,8 @@ impl Exchange {
         Ok(if whole { Turn::On } else { Turn::End })
     }
 
-    fn say(&self, error: &ApiError, batch: &mut Batch) {
-        if let Some(ticket) = self.ticket.as_ref() {
-            batch.body.push(error.event(ticket.arrival.dialect, &ticket.arrival.request_id));
-        }
+    fn say(&mut self, error: &ApiError, batch: &mut Batch) {
+        batch.body.extend(self.error_event(error));
         batch.end = true;
     }
 
