@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::ApiError;
 use weir_filters::peek::Peek;
-use weir_filters::usage::Price;
+use weir_filters::usage::{Price, Units};
 
 /// What a request's head says.
 #[derive(Debug, Clone)]
@@ -102,6 +102,8 @@ pub struct Record {
     pub overhead: Duration,
     /// The endpoint costs nothing, and leaves no event.
     pub free: bool,
+    /// What the answer has beside tokens.
+    pub units: Units,
     /// Request members the provider could not take.
     pub dropped: Vec<String>,
 }
@@ -203,6 +205,13 @@ impl Ticket {
     #[must_use]
     pub fn first_token(&self) -> Option<Duration> {
         self.running.as_ref().and_then(|r| r.provider.timeouts.first_token)
+    }
+
+    /// The running provider's wait for a whole answer: shorter where nothing is generated.
+    #[must_use]
+    pub fn reply_wait(&self) -> Option<Duration> {
+        let timeouts = self.running.as_ref().map(|r| r.provider.timeouts)?;
+        if self.arrival.api.is_quick() { timeouts.quick_reply } else { timeouts.reply }
     }
 
     /// Adds the time since `since` to what is our own.

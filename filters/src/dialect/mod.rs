@@ -6,13 +6,18 @@
 
 use crate::error::{ApiError, Failure};
 use crate::peek::{self, BadBody, Peek};
+use crate::usage::Units;
 use crate::wire::{Ask, Outgoing, Reply, ReplyContext, Whole, Wire};
 use bytes::Bytes;
 use names::Names;
+pub use passed::Passed;
 
 mod canon;
+mod completions;
+mod embeddings;
 mod messages;
 mod names;
+mod passed;
 mod responses;
 
 /// A client protocol, as far as errors and lists go.
@@ -48,6 +53,12 @@ pub enum Api {
     CountTokens,
     /// OpenAI's Responses.
     Responses,
+    /// OpenAI's completions of a bare prompt.
+    Completions,
+    /// OpenAI's embeddings.
+    Embeddings,
+    /// Handed on.
+    Passed(Passed),
 }
 
 /// What the reading of a reply must know of its request.
@@ -57,6 +68,8 @@ pub struct Memo {
     native: bool,
     /// What tools are called upstream and by the caller.
     names: Names,
+    /// How vectors are to be written.
+    vectors: embeddings::Encoding,
 }
 
 impl Api {
@@ -65,7 +78,7 @@ impl Api {
     pub const fn dialect(self) -> Dialect {
         match self {
             Self::Messages | Self::CountTokens => Dialect::Anthropic,
-            Self::Chat | Self::Responses => Dialect::OpenAi,
+            _ => Dialect::OpenAi,
         }
     }
 
@@ -73,6 +86,31 @@ impl Api {
     #[must_use]
     pub fn costs(self) -> bool {
         self != Self::CountTokens
+    }
+
+    /// Its answers come at once or not at all: nothing is generated.
+    #[must_use]
+    pub fn is_quick(self) -> bool {
+        match self {
+            Self::Embeddings => true,
+            Self::Passed(passed) => passed.is_quick(),
+            _ => false,
+        }
+    }
+
+    /// Its replies may be anything, and leave as what the provider says they are.
+    #[must_use]
+    pub fn is_opaque(self) -> bool {
+        matches!(self, Self::Passed(_))
+    }
+
+    /// What a whole reply has beside tokens.
+    #[must_use]
+    pub fn units(self, request: &Peek, reply: &[u8]) -> Units {
+        match self {
+            Self::Passed(passed) => passed.units(request, reply),
+            _ => Units::default(),
+        }
     }
 
     /// Reads a caller's body.
@@ -84,6 +122,9 @@ impl Api {
             Self::Chat => peek::CHAT,
             Self::Messages | Self::CountTokens => peek::MESSAGES,
             Self::Responses => peek::RESPONSES,
+            Self::Completions => peek::COMPLETIONS,
+            Self::Embeddings => peek::INPUT,
+            Self::Passed(passed) => return passed.read(body),
         };
         peek::form(body, &form)
     }
@@ -106,6 +147,15 @@ impl Api {
             Self::Messages => translated(messages::to_chat(wire, ask)?, wire, ask),
             Self::Responses if has_responses(wire, ask) => Ok((responses::pass(ask)?, native())),
             Self::Responses => translated(responses::to_chat(wire, ask)?, wire, ask),
+            Self::Completions if completions::has(wire, ask) => {
+                Ok((completions::pass(ask)?, native()))
+            }
+            Self::Completions => translated(completions::to_chat(wire, ask)?, wire, ask),
+            Self::Embeddings => {
+                let vectors = embeddings::Encoding::asked(ask.peek)?;
+                Ok((embeddings::request(wire, ask)?, Memo { vectors, ..native() }))
+            }
+            Self::Passed(passed) => Ok((passed.request(wire, ask)?, native())),
         }
     }
 
@@ -113,7 +163,10 @@ impl Api {
     #[must_use]
     pub fn stream(self, wire: Wire, memo: Memo, context: ReplyContext) -> Box<dyn Reply> {
         match self {
-            Self::Chat | Self::CountTokens => wire.stream(context),
+            // Neither of the last two streams.
+            Self::Chat | Self::CountTokens | Self::Embeddings | Self::Passed(_) => {
+                wire.stream(context)
+            }
             Self::Messages if memo.native => messages::tap(context),
             Self::Messages => {
                 let speaker = messages::Stream::new(memo.names, &context);
@@ -122,6 +175,11 @@ impl Api {
             Self::Responses if memo.native => responses::tap(context),
             Self::Responses => {
                 let speaker = responses::Stream::new(memo.names, &context);
+                canon::stream(wire, context, speaker)
+            }
+            Self::Completions if memo.native => completions::tap(context),
+            Self::Completions => {
+                let speaker = completions::Stream::new(&context);
                 canon::stream(wire, context, speaker)
             }
         }
@@ -148,6 +206,10 @@ impl Api {
             Self::Responses => canon::whole(wire, body, context, |message, context, usage| {
                 responses::whole(message, &memo.names, context, usage)
             }),
+            Self::Completions if memo.native => completions::pass_whole(body, &context),
+            Self::Completions => canon::whole(wire, body, context, completions::whole),
+            Self::Embeddings => embeddings::whole(body, memo.vectors, &context),
+            Self::Passed(passed) => passed.whole(body, &context),
         }
     }
 
@@ -191,7 +253,7 @@ fn translated(chat: Chat, wire: Wire, ask: &Ask<'_>) -> Result<(Outgoing, Memo),
             outgoing.dropped.push(name);
         }
     }
-    Ok((outgoing, Memo { native: false, names: chat.names }))
+    Ok((outgoing, Memo { names: chat.names, ..Memo::default() }))
 }
 
 impl From<BadBody> for ApiError {

@@ -160,6 +160,10 @@ impl Peek {
     pub fn find(&self, name: &str) -> Option<&Member> {
         self.members.iter().find(|m| m.is_named(name, &self.body))
     }
+    /// A member of a body that is no JSON: its value lies there.
+    pub(crate) fn span(name: &str, value: Range<usize>) -> Member {
+        Member { unescaped: Some(name.into()), key: value.start..value.start, value }
+    }
     /// A member's name, unescaped.
     #[must_use]
     pub fn name<'a>(&'a self, member: &'a Member) -> &'a str {

@@ -23,6 +23,17 @@ pub(super) fn quirks(v: &View<'_>) -> Quirks {
     }
 }
 
+/// At another address than the preset's own, what stands beside the wire itself is there only if
+/// the user says so.
+pub(super) fn elsewhere(user: &View<'_>, quirks: &mut Quirks) {
+    let said = |key: &str| match user.get("quirks").map(|node| &node.value) {
+        Some(Value::Table(table)) => table.contains_key(key),
+        _ => false,
+    };
+    quirks.responses &= said("responses");
+    quirks.completions &= said("completions");
+}
+
 pub(super) fn params(v: &View<'_>) -> Params {
     let empty = Table::new();
     let v = part(v, "params", &PARAMS, &empty);

@@ -16,7 +16,7 @@ use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::{Api, Memo};
@@ -67,6 +67,8 @@ enum Replying {
     Whole {
         pieces: Vec<Bytes>,
         size: usize,
+        /// The provider's `content-type`, where the caller is to see it.
+        kind: Option<HeaderValue>,
     },
     Error {
         status: u16,

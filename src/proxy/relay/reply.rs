@@ -9,7 +9,7 @@ use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
@@ -82,7 +82,9 @@ impl Exchange {
             let filter = reading.api.stream(reading.wire, reading.memo, reading.context);
             Replying::Stream { filter, prelude: Vec::new(), begun: false }
         } else {
-            Replying::Whole { pieces: Vec::new(), size: 0 }
+            let opaque = reading.api.is_opaque();
+            let kind = header.headers.get("content-type").filter(|_| opaque).cloned();
+            Replying::Whole { pieces: Vec::new(), size: 0, kind }
         };
         if end { self.end(true, clock, batch) } else { Ok(Turn::On) }
     }
@@ -101,7 +103,7 @@ impl Exchange {
                     return Ok(turn);
                 }
             }
-            Replying::Whole { pieces, size } => {
+            Replying::Whole { pieces, size, .. } => {
                 *size += len;
                 pieces.push(piece);
                 let room = *size <= REPLY_BYTES_MAX;
@@ -140,9 +142,9 @@ impl Exchange {
                     self.fail(Fault::Invalid, &no_end(), batch)
                 }
             }
-            Replying::Whole { pieces, .. } => {
+            Replying::Whole { pieces, kind, .. } => {
                 batch.end = true;
-                self.whole(&pieces, batch)
+                self.whole(&pieces, kind, batch)
             }
             Replying::Error { status, headers, pieces, .. } => {
                 batch.end = true;
@@ -229,7 +231,12 @@ impl Exchange {
         Ok(())
     }
 
-    fn whole(&mut self, pieces: &[Bytes], batch: &mut Batch) -> Result<Turn> {
+    fn whole(
+        &mut self,
+        pieces: &[Bytes],
+        kind: Option<HeaderValue>,
+        batch: &mut Batch,
+    ) -> Result<Turn> {
         let (Some(ticket), Some(reading)) = (self.ticket.as_mut(), self.reading.take()) else {
             return Ok(Turn::End);
         };
@@ -242,8 +249,15 @@ impl Exchange {
             Ok(mut whole) => {
                 ticket.first_content(batch.now);
                 ticket.own_since(batch.now);
+                if let Some(admission) = ticket.admission.as_ref() {
+                    ticket.record.units = api.units(&admission.peek, &whole.body);
+                }
                 let cost = ticket.measure(Outcome::Success, Some(&mut whole.tap)).cost;
-                batch.header = Some(answer::json_header(ticket, whole.body.len(), cost)?);
+                let mut header = answer::json_header(ticket, whole.body.len(), cost)?;
+                if let Some(kind) = kind {
+                    header.insert_header("content-type", kind)?;
+                }
+                batch.header = Some(header);
                 batch.body.push(whole.body);
                 self.sent = Sent::Content;
                 self.commit_with(Outcome::Success, 200, None, Some(&mut whole.tap));
