@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // tests
 
 pub mod chat;
+pub mod messages;
+pub mod responses;
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
