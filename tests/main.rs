@@ -6,14 +6,19 @@
 mod harness;
 
 mod admin;
+mod chat;
 mod clients;
 mod config;
+mod crash;
 mod demo;
+mod errors;
 mod failover;
 mod hazards;
 mod ledger;
 mod lifecycle;
 mod metering;
 mod observe;
+mod session;
+mod stream;
 mod tidy;
 mod timeouts;

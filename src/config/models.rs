@@ -31,11 +31,14 @@ pub(super) fn models(root: &View<'_>, providers: Providers, unpriced: &Unpriced)
         }
         let Some(v) = view(root.book, &entry.node, path, &MODEL) else { continue };
         v.choice("strategy", &[("priority", ())], &["weighted", "latency", "cost", "smart"]);
-        v.choice("on_429", &[("failover", ())], &["return"]);
+        let return_429 = v.choice("on_429", &[("failover", false), ("return", true)], &[]);
         v.choice("affinity", &[("off", ())], &["session", "user", "prefix"]);
         let strict = v.boolean("strict", false);
         let targets = targets(&v, &providers, unpriced);
-        models.push(Arc::new(Model { name: Glob::new(name), targets, strict }));
+        let mut model = Model::new(Glob::new(name), targets);
+        model.strict = strict;
+        model.return_429 = return_429.unwrap_or(false);
+        models.push(Arc::new(model));
     }
     models.sort_by_key(|m: &Arc<Model>| rank(m.name.as_str()));
     unpriced_offers(root, &providers, unpriced);
@@ -66,7 +69,7 @@ fn target(v: &View<'_>, item: &Node, providers: &Providers, unpriced: &Unpriced)
     let key = v.key("targets");
     if let Value::Text(to) = &item.value {
         let (provider, model) = resolve(v, item, to, providers, unpriced)?;
-        return Some(Target { provider, model, weight: 1, priority: 1 });
+        return Some(Target::new(provider, model));
     }
     let table = view(v.book, item, key, &TARGET)?;
     let weight = table.integer("weight", 0..=WEIGHT_MAX).unwrap_or(1) as u32;
@@ -75,7 +78,7 @@ fn target(v: &View<'_>, item: &Node, providers: &Providers, unpriced: &Unpriced)
         table.complain("a target needs `to`");
     }
     let (provider, model) = resolve(v, item, table.text("to")?, providers, unpriced)?;
-    Some(Target { provider, model, weight, priority })
+    Some(Target { weight, priority, ..Target::new(provider, model) })
 }
 
 type Found = (Arc<Provider>, Option<Arc<str>>);

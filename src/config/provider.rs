@@ -1,6 +1,7 @@
 //! `[providers.*]`: a preset with the user's table over it, compiled into what a try needs.
 
 mod body;
+mod heal;
 mod keys;
 mod offers;
 mod waits;
@@ -30,6 +31,8 @@ const PROVIDER: Shape = Shape {
         "timeouts",
         "retry",
         "failover",
+        "breaker",
+        "cooldown",
         "pool",
         "headers",
         "params",
@@ -42,7 +45,7 @@ const PROVIDER: Shape = Shape {
 
 /// Provider keys of later versions.
 pub(super) const LATER_KEYS: &[&str] =
-    &["breaker", "cooldown", "health", "ca", "proxy", "region", "project", "location", "errors"];
+    &["health", "ca", "proxy", "region", "project", "location", "errors"];
 /// Wires of later versions.
 const LATER_WIRES: &[&str] =
     &["gemini", "vertex", "bedrock", "ollama", "qianfan", "cohere", "responses"];
@@ -149,6 +152,7 @@ fn provider(
     }
     let (timeouts, pool) = (waits::timeouts(v), waits::pool(v));
     let (retry, failover) = (waits::retry(v), waits::failover(v));
+    let (breaker, cooldown) = (heal::breaker(v), heal::cooldown(v));
     let (params, quirks) = (body::params(v), body::quirks(v));
     let (headers, offers) = (headers(v), offers::offers(v, currencies));
     let credentials = credentials?;
@@ -162,11 +166,14 @@ fn provider(
         timeouts,
         retry,
         failover,
+        breaker,
+        cooldown,
         pool,
         headers,
         params,
         quirks,
         offers,
+        live: std::sync::OnceLock::new(),
     })
 }
 

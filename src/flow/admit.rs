@@ -46,7 +46,7 @@ impl Ticket {
     ///
     /// # Errors
     /// What the caller is told; nothing was sent upstream.
-    pub fn admit(&mut self, body: Bytes, random: impl FnMut(u64) -> u64) -> Result<(), ApiError> {
+    pub fn admit(&mut self, body: Bytes, seed: u64) -> Result<(), ApiError> {
         let peek = self.arrival.api.read(body)?;
         self.record.streamed = peek.stream;
         self.record.requested_model = peek.model.clone();
@@ -68,11 +68,11 @@ impl Ticket {
         }
         let asked = key.aliases.get(named).unwrap_or(named).clone();
         let model = self.model(&key, &asked)?;
-        let mut plan = Plan::new(&model, &asked, random);
+        let mut plan = Plan::new(&model, &asked, seed);
         if self.snapshot.server.unpriced == Unpriced::Refuse {
-            plan.retain(|c| c.provider.offer(&c.model).is_some_and(|o| o.price.is_some()));
+            plan.retain(|p, model| p.offer(model).is_some_and(|o| o.price.is_some()));
         }
-        if plan.current().is_none() {
+        if !plan.has_more() {
             let why =
                 format!("the model `{asked}` has no price, and unpriced models are refused here");
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));

@@ -2,8 +2,11 @@
 
 use super::Gateway;
 use super::attempt::millis;
+#[cfg(debug_assertions)]
+use super::failpoint;
 use super::ticket::{Arrival, Ending, Ticket};
 use crate::meter::{Attempt as Tried, Event, Outcome};
+use crate::route::breaker::Outcome as Verdict;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_filters::usage::{NanoUsd, Source, Usage};
@@ -22,9 +25,9 @@ pub struct Measured {
 
 impl Ticket {
     /// What the running try's reply used so far. A provider's own numbers win; else the prompt's
-    /// estimate and the text that passed are counted, once the provider had begun to answer or the
-    /// caller left it working. A provider that failed before any content is owed nothing here (its
-    /// part stands under `wasted`).
+    /// estimate and the text that passed are counted, once the provider had begun to answer, or
+    /// was left at work by the caller or by us. A provider that failed before any content is owed
+    /// nothing here (its part stands under `wasted`).
     pub fn measure(&self, outcome: Outcome, tap: Option<&mut Tap>) -> Measured {
         let Some(running) = self.running.as_ref().filter(|r| r.sent) else {
             return Measured {
@@ -49,7 +52,9 @@ impl Ticket {
                     (Usage { output, reasoning, ..estimate }, tap.counter.source())
                 }
             },
-            None if outcome == Outcome::ClientAbort => (estimate, Source::Estimated),
+            None if matches!(outcome, Outcome::ClientAbort | Outcome::Interrupted) => {
+                (estimate, Source::Estimated)
+            }
             None => (Usage::default(), Source::Estimated),
         };
         Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost_with(&usage, &self.record.units)) }
@@ -68,7 +73,10 @@ impl Ticket {
         event.usage = measured.usage.into();
         event.usage_source = measured.source;
         event.cost_nano_usd = measured.cost;
-        if let Some(running) = self.running.as_ref() {
+        if let Some(running) = self.running.as_mut() {
+            if let Some(pass) = running.pass.take() {
+                pass.settle(judge(&ending), Instant::now());
+            }
             let error =
                 (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {
@@ -80,7 +88,11 @@ impl Ticket {
             });
         }
         if !self.record.free {
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::BeforeAppend);
             self.gateway.spool.append(&event);
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::AfterAppend);
         }
         Committed {
             gateway: self.gateway.clone(),
@@ -148,6 +160,30 @@ impl Ticket {
     pub fn first_content(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.arrival.at);
         self.record.ttft.get_or_insert(since);
+        if let Some(pass) = self.running.as_mut().and_then(|r| r.pass.as_mut()) {
+            pass.started(now);
+        }
+    }
+}
+
+/// What the end of an answer says of the target that gave it. A caller that left, a drain, a
+/// limit and an error that is the request's own say nothing.
+fn judge(ending: &Ending<'_>) -> Verdict {
+    use weir_filters::error::Code;
+    match ending.outcome {
+        Outcome::Success => Verdict::Good,
+        Outcome::Truncated | Outcome::Timeout => Verdict::Bad,
+        Outcome::UpstreamError => match ending.error.map(|e| e.code) {
+            None
+            | Some(
+                Code::UpstreamError
+                | Code::UpstreamInvalidResponse
+                | Code::NoHealthyUpstream
+                | Code::UpstreamTimeout,
+            ) => Verdict::Bad,
+            Some(_) => Verdict::Neutral,
+        },
+        _ => Verdict::Neutral,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::Snapshot;
 use crate::meter::{Attempt as Tried, Outcome};
+use crate::route::live::Pass;
 use crate::route::{Model, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ pub struct Admission {
 }
 
 /// The try that is running, or the last one.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Running {
     /// Whose.
     pub provider: Arc<Provider>,
@@ -71,6 +72,10 @@ pub struct Running {
     pub model: Arc<str>,
     /// What it is paid with.
     pub credential: Option<Arc<Credential>>,
+    /// The credential's place among the provider's.
+    pub key: usize,
+    /// Leave of the target's breaker; taken when it is told how the try went.
+    pub pass: Option<Pass>,
     /// What it costs.
     pub price: Option<Arc<Price>>,
     /// When it began.
@@ -94,6 +99,8 @@ pub struct Record {
     pub attempts: Vec<Tried>,
     /// Different targets among them.
     pub targets_failed: usize,
+    /// The last failure, for the caller where nobody else can be asked.
+    pub failure: Option<weir_filters::error::Failure>,
     /// What failed tries may have been billed, in nano-USD.
     pub wasted: u64,
     /// From the arrival to the first content.

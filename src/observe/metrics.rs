@@ -2,6 +2,7 @@
 
 use super::health::Gauges;
 use super::series::{Labels, Names, Series, SeriesMap};
+use super::targets::Targets;
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -67,6 +68,8 @@ pub struct Metrics {
     gauges: GaugeFamilies,
     probe: RwLock<Option<Probe>>,
     scrape: Mutex<()>,
+    /// Gauges of providers' targets and credentials.
+    pub targets: Targets,
 }
 
 /// What requests move.
@@ -104,7 +107,9 @@ impl Metrics {
         let registry = Registry::new();
         let families = Families::new(&registry)?;
         let gauges = GaugeFamilies::new(&registry)?;
+        let targets = Targets::new(&registry)?;
         Ok(Self {
+            targets,
             registry,
             families,
             names: Names::new(NAMES_MAX, FAULTS_MAX),
@@ -162,6 +167,7 @@ impl Metrics {
         // Counters are brought up to their source by a difference: one scrape at a time.
         let _alone = self.scrape.lock();
         self.gauges.read(&self.facts());
+        self.targets.read();
         let mut all = self.registry.gather();
         for family in all.iter_mut().filter(|f| f.name() == COST) {
             for metric in family.mut_metric() {

@@ -7,6 +7,7 @@ pub mod metrics;
 pub mod redact;
 pub mod series;
 pub mod stderr;
+pub mod targets;
 
 pub use access::{AccessLog, Line, Output};
 pub use health::{Gauges, Health};

@@ -1,14 +1,18 @@
 //! Where a request may go: providers, the models they offer, and the targets behind each public name.
 
+pub mod breaker;
+pub mod live;
 pub mod plan;
 pub mod provider;
+pub mod rest;
 
 pub use plan::{Choice, Plan};
 pub use provider::{Auth, Base, Fault, Faults, Offer, Provider};
 
 use crate::base::{Glob, ProviderId};
+use live::{TargetLive, Turns};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One way to serve a public model.
 #[derive(Debug, Clone)]
@@ -21,6 +25,8 @@ pub struct Target {
     pub weight: u32,
     /// Lower goes first; 1 is the default.
     pub priority: u32,
+    /// What is known of it; empty before a gateway adopts its table, and where `model` is `None`.
+    pub live: OnceLock<Arc<TargetLive>>,
 }
 
 /// A public model: `[models."…"]`.
@@ -32,6 +38,10 @@ pub struct Model {
     pub targets: Vec<Target>,
     /// What a provider cannot express is refused, not dropped.
     pub strict: bool,
+    /// A provider's 429 is the caller's at once.
+    pub return_429: bool,
+    /// Whose turn it is; set when a gateway adopts the table.
+    pub turns: OnceLock<Arc<Turns>>,
 }
 
 /// Every model and provider of a snapshot.
@@ -80,6 +90,21 @@ impl Table {
 }
 
 fn single(asked: &str, provider: &Arc<Provider>, model: &str) -> Model {
-    let target = Target { provider: provider.clone(), model: Some(model.into()), weight: 1, priority: 1 };
-    Model { name: Glob::new(asked), targets: vec![target], strict: false }
+    Model::new(Glob::new(asked), vec![Target::new(provider.clone(), Some(model.into()))])
+}
+
+impl Target {
+    /// With weight 1, in the first group.
+    #[must_use]
+    pub fn new(provider: Arc<Provider>, model: Option<Arc<str>>) -> Self {
+        Self { provider, model, weight: 1, priority: 1, live: OnceLock::new() }
+    }
+}
+
+impl Model {
+    /// With everything else as config's defaults have it.
+    #[must_use]
+    pub fn new(name: Glob, targets: Vec<Target>) -> Self {
+        Self { name, targets, strict: false, return_429: false, turns: OnceLock::new() }
+    }
 }

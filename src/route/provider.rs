@@ -1,7 +1,10 @@
 //! A provider, compiled from its preset and its table: how it is reached, spoken to and waited for.
 
+use super::breaker::Rule;
+use super::live::ProviderLive;
+use super::rest::Cooldown;
 use crate::base::{Glob, ProviderId};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use weir_filters::tokens::Encoding;
 use weir_filters::usage::Price;
@@ -187,6 +190,10 @@ pub struct Provider {
     pub retry: Retry,
     /// Next target.
     pub failover: Failover,
+    /// When one of its models is left alone.
+    pub breaker: Rule,
+    /// How long a credential is left alone.
+    pub cooldown: Cooldown,
     /// Kept connections.
     pub pool: Pool,
     /// Sent upstream on every request.
@@ -197,6 +204,8 @@ pub struct Provider {
     pub quirks: Quirks,
     /// What it offers: exact names first, then patterns, the longest first.
     pub offers: Vec<Offer>,
+    /// What is known of it; set when a gateway adopts its table.
+    pub live: OnceLock<Arc<ProviderLive>>,
 }
 
 impl Provider {

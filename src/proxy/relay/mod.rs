@@ -11,7 +11,7 @@ mod reply;
 
 use super::answer;
 use super::session::{Feed, Timer};
-use crate::flow::{Committed, Ending, Ticket};
+use crate::flow::{Attempt, Committed, Ending, Ticket};
 use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
@@ -193,11 +193,22 @@ impl Exchange {
         self.stale <= 2
     }
 
+    /// Nobody can be asked: the caller is told so, and booked as refused where nobody was.
+    pub fn refuse(&mut self, error: ApiError) {
+        if self.error.is_none() {
+            self.outcome = Outcome::Refused;
+        }
+        self.error = Some(error);
+    }
+
     /// A try begins: its body, and how its reply will be read.
-    pub fn begin(&mut self, reading: Reading, feed: Feed) {
-        self.reading = Some(reading);
+    pub fn begin(&mut self, attempt: Attempt) {
+        let api = self.ticket.as_ref().map_or(Api::Chat, |t| t.arrival.api);
+        let wire = attempt.provider.wire;
+        let (memo, context) = (attempt.memo, attempt.context);
+        self.reading = Some(Reading { api, wire, memo, context });
         self.replying = Replying::Waiting;
-        self.feed = feed;
+        self.feed = Feed::new(attempt.outgoing.body);
     }
 
     /// The 200 of a stream that has nothing to say yet; `None` when it went out before.
