@@ -88,7 +88,12 @@ pub(super) fn providers(
         let Some(preset) = preset(&user, name, presets) else { continue };
         let table = preset.map_or_else(|| user.table.clone(), |p| overlay(&p.table, user.table));
         let both = View { table: &table, ..user.clone() };
-        let made = provider(&both, name, preset, currencies);
+        let mut made = provider(&both, name, preset, currencies);
+        let moved = user.get("base_url").is_some()
+            && preset.is_some_and(|preset| preset.table.contains_key("base_url"));
+        if let Some(made) = made.as_mut().filter(|_| moved) {
+            body::elsewhere(&user, &mut made.quirks);
+        }
         if let Some(provider) = made {
             root.book.mended(name);
             out.insert(provider.id.clone(), Arc::new(provider));

@@ -277,11 +277,10 @@ impl ProxyHttp for Proxy {
         let mut x = control.exchange();
         if let Some(ticket) = x.ticket() {
             ticket.connected(now);
-            let timeouts = ticket.running.as_ref().map(|r| r.provider.timeouts);
             let (timer, wait) = if ticket.streams() {
-                (Timer::FirstToken, timeouts.and_then(|t| t.first_token))
+                (Timer::FirstToken, ticket.first_token())
             } else {
-                (Timer::Reply, timeouts.and_then(|t| t.reply))
+                (Timer::Reply, ticket.reply_wait())
             };
             control.clock.arm(timer, now, wait);
         }
