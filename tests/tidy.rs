@@ -1,7 +1,7 @@
 //! The house's rules, held: each is a function from files to faults, shown here to see a fault and
 //! then run over the tree.
 
-// mod conf;
+mod conf;
 mod hazards;
 mod layers;
 mod licences;

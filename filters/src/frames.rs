@@ -1,4 +1,5 @@
-//! AWS event streams (`application/vnd.amazon.eventstream`): bytes in at any cut, checked frames out.
+//! AWS event streams (`application/vnd.amazon.eventstream`): bytes in at any cut, checked frames
+//! out.
 //!
 //! A frame is its own length, the length of its headers and a CRC of both (12 bytes, big-endian),
 //! the headers, the payload, and a CRC of all before it (smithy.io, Amazon event stream
@@ -226,7 +227,8 @@ mod tests {
 
     #[test]
     fn frames_are_the_same_at_every_cut() {
-        let headers = b"\x02:a\x07\x00\x01x\x01b\x00\x01c\x02\x01\x01d\x09aaaaaaaaaaaaaaaa\x01e\x06\x00\x02zz";
+        let headers = b"\x02:a\x07\x00\x01x\x01b\x00\x01c\x02\x01\x01d\x09aaaaaaaaaaaaaaaa\
+            \x01e\x06\x00\x02zz";
         let mut bytes = encode(headers, b"{}");
         bytes.extend(encode(b"", b""));
         let whole = decode(&[&bytes]).unwrap();

@@ -57,7 +57,12 @@ struct Admin {
 
 /// Serves the admin listener, and the metrics listener where there is one, on a thread of their
 /// own until the process ends: they are the last to go.
-pub fn spawn(gateway: Arc<Gateway>, hands: Hands, admin: TcpListener, metrics: Option<TcpListener>) {
+pub fn spawn(
+    gateway: Arc<Gateway>,
+    hands: Hands,
+    admin: TcpListener,
+    metrics: Option<TcpListener>,
+) {
     let state = Admin { gateway, hands: Arc::new(hands) };
     let work = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

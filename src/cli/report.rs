@@ -61,7 +61,7 @@ pub fn report(path: Option<&Path>, args: &Report) -> u8 {
 
 fn query(args: &Report) -> Result<Query, Error> {
     let now = jiff::Timestamp::now();
-    let moment = |text: &Option<String>| text.as_deref().map(|t| report::moment(t, now)).transpose();
+    let moment = |t: &Option<String>| t.as_deref().map(|t| report::moment(t, now)).transpose();
     if args.currency != "USD" {
         let why = format!("--currency {}: only USD in this version", args.currency);
         return Err(Error::Usage(why));

@@ -35,6 +35,8 @@ pub(super) const PRESET: Shape = Shape {
         "timeouts",
         "retry",
         "failover",
+        "breaker",
+        "cooldown",
         "pool",
         "headers",
         "params",

@@ -1,6 +1,6 @@
 //! A start without any config: every preset whose usual environment variable is set, and one key.
 
-use super::preset::{EMBEDDED, Presets};
+use super::preset::{EMBEDDED, Preset, Presets};
 use super::value::Value;
 use super::{Env, Loaded, fault, load_text, preset};
 use crate::base::Secret;
@@ -55,13 +55,19 @@ pub(super) fn available(env: Env<'_>) -> Vec<&'static str> {
     let presets = embedded(env);
     let ready = |name: &str| {
         let Some(preset) = presets.get(name) else { return false };
-        let address = match preset.table.get("base_url").map(|entry| &entry.node.value) {
-            Some(Value::Text(url)) => url.strip_prefix("env:").is_none_or(set),
-            _ => false,
-        };
+        let address = address(preset).is_some_and(|variable| variable.is_none_or(set));
         address && preset.env.iter().any(|name| set(name))
     };
     EMBEDDED.iter().map(|(name, _)| *name).filter(|name| ready(name)).collect()
+}
+
+/// The variable that holds a preset's address, `Some(None)` where the preset itself knows it, and
+/// `None` where only config can tell.
+fn address(preset: &Preset) -> Option<Option<&str>> {
+    match preset.table.get("base_url").map(|entry| &entry.node.value) {
+        Some(Value::Text(url)) => Some(url.strip_prefix("env:")),
+        _ => None,
+    }
 }
 
 fn embedded(env: Env<'_>) -> Presets {
@@ -75,9 +81,9 @@ fn nothing_set() -> String {
          set one of these, or run `weir init`:\n",
     );
     for (name, preset) in &presets {
-        if !preset.env.is_empty() {
-            text.push_str(&format!("  {:<12} {}\n", name, preset.env.join(" or ")));
-        }
+        let Some(variable) = address(preset).filter(|_| !preset.env.is_empty()) else { continue };
+        let beside = variable.map(|name| format!(" and {name}")).unwrap_or_default();
+        text.push_str(&format!("  {name:<12} {}{beside}\n", preset.env.join(" or ")));
     }
     text.push_str("`weir demo` needs none of them.");
     text

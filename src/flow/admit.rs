@@ -2,13 +2,11 @@
 
 use super::ticket::{Admission, Ticket};
 use crate::access::{Denied, Key};
-use crate::config::Unpriced;
 use crate::meter::{Admitted, Outcome};
-use crate::route::{Model, Plan};
+use crate::route::Model;
 use bytes::Bytes;
 use std::sync::Arc;
 use weir_filters::error::{ApiError, Code};
-use weir_filters::peek::{self, BadBody};
 
 /// Models named in an error message; more would be a page, not a hint.
 const NAMES_MAX: usize = 20;
@@ -43,12 +41,12 @@ impl Ticket {
         }
     }
 
-    /// Reads a chat body, and decides where the request goes.
+    /// Reads the body, and decides where the request goes.
     ///
     /// # Errors
     /// What the caller is told; nothing was sent upstream.
-    pub fn admit(&mut self, body: Bytes, random: impl FnMut(u64) -> u64) -> Result<(), ApiError> {
-        let peek = peek::chat(body).map_err(bad_body)?;
+    pub fn admit(&mut self, body: Bytes, seed: u64) -> Result<(), ApiError> {
+        let peek = self.arrival.api.read(body)?;
         self.record.streamed = peek.stream;
         self.record.requested_model = peek.model.clone();
         if let Some(task) = &peek.task_type {
@@ -64,20 +62,34 @@ impl Ticket {
         let Some(key) = self.key.clone() else {
             return Err(ApiError::new(Code::InvalidApiKey, "no API key"));
         };
-        let asked = key.aliases.get(named).unwrap_or(named).clone();
-        let model = self.model(&key, &asked)?;
-        let mut plan = Plan::new(&model, &asked, random);
-        if self.snapshot.server.unpriced == Unpriced::Refuse {
-            plan.retain(|c| c.provider.offer(&c.model).is_some_and(|o| o.price.is_some()));
+        if key.end_users {
+            self.record.end_user = super::user::end_user(self.arrival.user.as_deref(), &peek);
         }
-        if plan.current().is_none() {
-            let why =
-                format!("the model `{asked}` has no price, and unpriced models are refused here");
+        let asked = key.aliases.get(named).unwrap_or(named);
+        let prompt_tokens = peek.estimate();
+        let asked = self.routed(&key, asked, prompt_tokens).unwrap_or_else(|| asked.clone());
+        let model = self.model(&key, &asked)?;
+        self.govern(&key, &asked);
+        let (asked, model, degraded) = self.affordable(&key, asked, model);
+        let need = Arc::new(self.need(&peek, &model, prompt_tokens));
+        let plan = self.plan(&model, &asked, &need, seed);
+        if !plan.has_more() {
+            let why = if self.taken.priced { "its budget is in money" } else { "such are refused here" };
+            let why = format!("the model `{asked}` has no price, and {why}");
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
         }
-        let prompt_tokens = peek.estimate();
-        self.admission = Some(Admission { peek, model, asked, plan, prompt_tokens });
-        Ok(())
+        self.admission = Some(Admission {
+            peek,
+            origin: model,
+            asked,
+            need,
+            seed,
+            plan,
+            fallbacks: 0,
+            degraded,
+            prompt_tokens,
+        });
+        self.measure_ask()
     }
 
     /// The model behind a name, if this key may use it.
@@ -94,6 +106,12 @@ impl Ticket {
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
         }
         Ok(model)
+    }
+
+    /// The answer to what needs no provider.
+    #[must_use]
+    pub fn answered_here(&self) -> Option<Bytes> {
+        self.admission.as_ref().and_then(|a| self.arrival.api.local(a.prompt_tokens))
     }
 
     /// Every model name this key may ask for.
@@ -129,11 +147,3 @@ impl Ticket {
     }
 }
 
-fn bad_body(bad: BadBody) -> ApiError {
-    match bad {
-        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
-        BadBody::Member { param, message } => {
-            ApiError::new(Code::InvalidRequest, message).param(param)
-        }
-    }
-}

@@ -4,10 +4,14 @@ use super::ticket::{Running, Ticket};
 use crate::base::Credential;
 use crate::config::Unpriced;
 use crate::meter::Attempt as Tried;
+use crate::route::breaker::Outcome;
+use crate::route::live::Pass;
 use crate::route::plan::Next;
-use crate::route::{Fault, Provider};
+use crate::route::rest::{Rest, Why};
+use crate::route::{Choice, Fault, Plan, Provider};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use weir_filters::dialect::Memo;
 use weir_filters::error::{ApiError, Class, Code, Failure};
 use weir_filters::usage::{Price, Usage};
 use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap};
@@ -23,6 +27,17 @@ pub struct Attempt {
     pub outgoing: Outgoing,
     /// For the reply's filter.
     pub context: ReplyContext,
+    /// For the reply's filter, of the dialect.
+    pub memo: Memo,
+}
+
+/// What follows when a try is asked for.
+#[derive(Debug)]
+pub enum Step {
+    /// It is made.
+    Try(Box<Attempt>),
+    /// Everybody is too fast, and one of them not for long: after this wait it is asked for again.
+    Wait(Duration),
 }
 
 impl Ticket {
@@ -30,18 +45,48 @@ impl Ticket {
     ///
     /// # Errors
     /// What the caller is told when there is nobody to ask, or the provider cannot be asked this.
-    pub fn attempt(
-        &mut self,
-        now: Instant,
-        random: impl FnOnce(u64) -> u64,
-    ) -> Result<Attempt, ApiError> {
-        let Some(admission) = self.admission.as_mut() else {
-            return Err(ApiError::new(Code::Internal, "a try without an admission"));
-        };
-        let Some(choice) = admission.plan.current().cloned() else {
-            return Err(ApiError::new(Code::NoHealthyUpstream, "no target is left"));
-        };
-        let provider = choice.provider;
+    pub fn attempt(&mut self, now: Instant) -> Result<Step, ApiError> {
+        let mut refused = None;
+        loop {
+            let Some(admission) = self.admission.as_mut() else {
+                return Err(ApiError::new(Code::Internal, "a try without an admission"));
+            };
+            let Some(choice) = admission.plan.choose(now) else {
+                if admission.plan.force(now) || self.fall_back(now) || self.relax() {
+                    continue;
+                }
+                if let Some(wait) = self.patience(now) {
+                    return Ok(Step::Wait(wait));
+                }
+                return Err(refused.unwrap_or_else(|| self.nobody(now)));
+            };
+            match self.try_on(&choice, now) {
+                Ok(Some(attempt)) => return Ok(Step::Try(Box::new(attempt))),
+                Ok(None) => {}
+                Err(error) => drop(refused.get_or_insert(error)),
+            }
+            if let Some(admission) = self.admission.as_mut() {
+                admission.plan.skip();
+            }
+        }
+    }
+
+    fn relax(&mut self) -> bool {
+        self.admission.as_mut().is_some_and(|admission| admission.plan.relax())
+    }
+
+    fn patience(&mut self, now: Instant) -> Option<Duration> {
+        let plan = &mut self.admission.as_mut()?.plan;
+        plan.patience(now, |most| fastrand::u64(0..=most))
+    }
+
+    /// A try on this target; `None` where it cannot be asked now.
+    fn try_on(&mut self, choice: &Choice, now: Instant) -> Result<Option<Attempt>, ApiError> {
+        let Some(admission) = self.admission.as_mut() else { return Ok(None) };
+        let provider = choice.provider.clone();
+        let Ok(pass) = Pass::take(&choice.live, &provider.breaker, now) else { return Ok(None) };
+        let insist = admission.plan.insists();
+        let Ok(key) = provider.live(now).credential(&choice.live, insist, now) else { return Ok(None) };
         let offer = provider.offer(&choice.model);
         let ask = Ask {
             peek: &admission.peek,
@@ -52,8 +97,8 @@ impl Ticket {
             base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
-        let outgoing = provider.wire.request(&ask)?;
-        if admission.model.strict
+        let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
+        if admission.plan.model().strict
             && let Some(field) = outgoing.dropped.first()
         {
             let why = format!("the provider cannot take `{field}`, and the model is strict");
@@ -71,18 +116,19 @@ impl Ticket {
             prompt_tokens: admission.prompt_tokens,
         };
         let price = offer.and_then(|o| o.price.clone()).or_else(|| self.default_price());
-        let credential = pick(&provider.credentials, random);
         self.record.dropped = outgoing.dropped.clone();
         self.running = Some(Running {
             provider: provider.clone(),
-            model: choice.model,
-            credential: credential.clone(),
+            model: choice.model.clone(),
+            credential: key.credential.clone(),
+            key: key.at,
+            pass: Some(pass),
             price,
             began: now,
             status: 0,
             sent: false,
         });
-        Ok(Attempt { provider, credential, outgoing, context })
+        Ok(Some(Attempt { provider, credential: key.credential, outgoing, context, memo }))
     }
 
     /// The running try is connected: from here on the provider may have seen it.
@@ -116,9 +162,11 @@ impl Ticket {
         now: Instant,
         tap: Option<&mut Tap>,
     ) -> Next {
-        let elapsed = now.saturating_duration_since(self.arrival.at);
-        self.record.wasted = self.record.wasted.saturating_add(self.wasted_by(fault, tap));
-        let Some(running) = self.running.take() else { return Next::Stop };
+        if self.may_be_billed(fault) {
+            self.record.wasted = self.record.wasted.saturating_add(self.wasted_by(tap));
+        }
+        let Some(mut running) = self.running.take() else { return Next::Stop };
+        self.record.failure = Some(failure.clone());
         self.record.attempts.push(Tried {
             provider: running.provider.id.to_string(),
             model: running.model.to_string(),
@@ -129,23 +177,38 @@ impl Ticket {
         let Some(admission) = self.admission.as_mut() else { return Next::Stop };
         let before = admission.plan.targets_tried();
         self.record.targets_failed = self.record.targets_failed.max(before);
-        if final_class(failure.class) {
-            return Next::Stop;
+        if let Some(pass) = running.pass.take() {
+            let bad = judge(fault, failure) == Outcome::Bad;
+            let counts = bad && (pass.is_probe() || admission.plan.first_bad());
+            pass.settle(if counts { Outcome::Bad } else { Outcome::Neutral }, now);
         }
-        admission.plan.failed(fault, elapsed, failure.retry_after, |most| fastrand::u64(0..=most))
+        let rests = rest(&running, failure, now);
+        if final_class(failure.class) {
+            return if self.goes_longer(failure.class) { Next::Other } else { Next::Stop };
+        }
+        if rests && other_key(&mut admission.plan, fault, now) {
+            return Next::Again(Duration::ZERO);
+        }
+        let asked = match failure.class {
+            // Above the limit in one request: no wait of ours is long enough.
+            Class::RateHopeless => Some(Duration::MAX),
+            _ => failure.retry_after,
+        };
+        admission.plan.failed(fault, now, asked, |most| fastrand::u64(0..=most))
     }
 
-    /// What a failed try may have been billed: nothing when it never got out or was turned away
-    /// with a status, else its prompt and what it had generated.
-    fn wasted_by(&self, fault: Fault, tap: Option<&mut Tap>) -> u64 {
-        let (Some(running), Some(admission)) = (&self.running, &self.admission) else { return 0 };
-        let billed = matches!(
+    /// A failed try costs nothing when it never got out, or was turned away with a status.
+    fn may_be_billed(&self, fault: Fault) -> bool {
+        let worked = matches!(
             fault,
             Fault::ResetBeforeHeaders | Fault::FirstToken | Fault::Reply | Fault::Invalid
         );
-        let Some(price) = running.price.as_ref().filter(|_| billed && running.sent) else {
-            return 0;
-        };
+        worked && self.running.as_ref().is_some_and(|r| r.sent)
+    }
+
+    /// What a billed try may have cost: its prompt and what it had generated.
+    fn wasted_by(&self, tap: Option<&mut Tap>) -> u64 {
+        let (Some(price), Some(admission)) = (self.price(), &self.admission) else { return 0 };
         let counted = Usage { input: admission.prompt_tokens, ..Usage::default() };
         let usage = tap.map_or(counted, |tap| {
             let output = tap.counter.total();
@@ -187,25 +250,52 @@ fn label(fault: Fault, failure: &Failure) -> String {
     }
 }
 
-fn pick(
-    credentials: &[Arc<Credential>],
-    random: impl FnOnce(u64) -> u64,
-) -> Option<Arc<Credential>> {
-    let sum: u64 = credentials.iter().map(|c| u64::from(c.weight)).sum();
-    if credentials.len() < 2 || sum == 0 {
-        return credentials.first().cloned();
+/// What a failed try says of its target. Callers' mistakes, refused credentials and limits say
+/// nothing, whichever way they come.
+fn judge(fault: Fault, failure: &Failure) -> Outcome {
+    let health = matches!(
+        failure.class,
+        Class::Server | Class::Overloaded | Class::Timeout | Class::Invalid
+    );
+    match fault {
+        Fault::Status(status) if status < 500 => Outcome::Neutral,
+        Fault::Auth | Fault::Quota => Outcome::Neutral,
+        _ if health => Outcome::Bad,
+        _ => Outcome::Neutral,
     }
-    let mut ticket = random(sum);
-    for credential in credentials {
-        match ticket.checked_sub(u64::from(credential.weight)) {
-            Some(rest) => ticket = rest,
-            None => return Some(credential.clone()),
-        }
+}
+
+/// Sends the credential of a failed try to rest, where that is what failed.
+fn rest(running: &Running, failure: &Failure, now: Instant) -> bool {
+    let cooldown = &running.provider.cooldown;
+    let named = failure.retry_after;
+    let (why, wait) = match failure.class {
+        Class::Auth => (Why::Auth, cooldown.auth),
+        Class::Quota => (Why::Quota, cooldown.quota),
+        Class::RateLimited => (Why::Rate, named.unwrap_or(cooldown.rate)),
+        _ => return false,
+    };
+    let rest = Rest { until: now + wait, why, named: named.is_some() };
+    let live = running.provider.live(now);
+    let target = live.target(&running.model, now);
+    if live.lie_down(&target, running.key, rest, now) && why != Why::Rate {
+        let provider = running.provider.id.as_str();
+        let credential = running.credential.as_ref().map_or("", |c| c.name.as_str());
+        let reason = if why == Why::Auth { "refused" } else { "out of money or quota" };
+        let seconds = wait.as_secs();
+        log::warn!(provider, credential, reason, seconds; "credential_out");
     }
-    credentials.last().cloned()
+    true
+}
+
+/// Whether the target is asked again at once, with another of its credentials.
+fn other_key(plan: &mut Plan, fault: Fault, now: Instant) -> bool {
+    let Some(choice) = plan.current().cloned() else { return false };
+    let free = choice.provider.live(now).credential(&choice.live, false, now);
+    free.is_ok_and(|key| key.credential.is_some()) && plan.other_key(fault, now)
 }
 
 /// Whole milliseconds, saturating.
-pub(super) fn millis(d: std::time::Duration) -> u64 {
+pub(super) fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }

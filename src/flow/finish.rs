@@ -2,8 +2,11 @@
 
 use super::Gateway;
 use super::attempt::millis;
+#[cfg(debug_assertions)]
+use super::failpoint;
 use super::ticket::{Arrival, Ending, Ticket};
 use crate::meter::{Attempt as Tried, Event, Outcome};
+use crate::route::breaker::Outcome as Verdict;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_filters::usage::{NanoUsd, Source, Usage};
@@ -22,9 +25,9 @@ pub struct Measured {
 
 impl Ticket {
     /// What the running try's reply used so far. A provider's own numbers win; else the prompt's
-    /// estimate and the text that passed are counted, once the provider had begun to answer or the
-    /// caller left it working. A provider that failed before any content is owed nothing here (its
-    /// part stands under `wasted`).
+    /// estimate and the text that passed are counted, once the provider had begun to answer, or
+    /// was left at work by the caller or by us. A provider that failed before any content is owed
+    /// nothing here (its part stands under `wasted`).
     pub fn measure(&self, outcome: Outcome, tap: Option<&mut Tap>) -> Measured {
         let Some(running) = self.running.as_ref().filter(|r| r.sent) else {
             return Measured {
@@ -49,10 +52,12 @@ impl Ticket {
                     (Usage { output, reasoning, ..estimate }, tap.counter.source())
                 }
             },
-            None if outcome == Outcome::ClientAbort => (estimate, Source::Estimated),
+            None if matches!(outcome, Outcome::ClientAbort | Outcome::Interrupted) => {
+                (estimate, Source::Estimated)
+            }
             None => (Usage::default(), Source::Estimated),
         };
-        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost(&usage)) }
+        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost_with(&usage, &self.record.units)) }
     }
 
     /// Writes the request's event. After this line is in the spool the caller may see the end.
@@ -62,13 +67,19 @@ impl Ticket {
 
     pub(super) fn write(&mut self, mut ending: Ending<'_>) -> Committed {
         self.done = true;
-        let measured = self.measure(ending.outcome, ending.tap.take());
+        let mut tap = ending.tap.take();
+        let measured = self.measure(ending.outcome, tap.as_deref_mut());
+        self.learn(ending.outcome, &measured, tap.as_deref());
+        self.settle(&measured);
         let mut event = self.event(ending.outcome, ending.status);
         event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
         event.usage = measured.usage.into();
         event.usage_source = measured.source;
         event.cost_nano_usd = measured.cost;
-        if let Some(running) = self.running.as_ref() {
+        if let Some(running) = self.running.as_mut() {
+            if let Some(pass) = running.pass.take() {
+                pass.settle(judge(&ending), Instant::now());
+            }
             let error =
                 (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {
@@ -80,7 +91,11 @@ impl Ticket {
             });
         }
         if !self.record.free {
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::BeforeAppend);
             self.gateway.spool.append(&event);
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::AfterAppend);
         }
         Committed {
             gateway: self.gateway.clone(),
@@ -106,7 +121,7 @@ impl Ticket {
             team: key.and_then(|k| k.team.as_ref().map(ToString::to_string)),
             department: key.and_then(|k| k.department.as_ref().map(ToString::to_string)),
             user: key.and_then(|k| k.user.as_ref().map(ToString::to_string)),
-            end_user: None,
+            end_user: record.end_user.clone(),
             tags: key.map(|k| k.tags.clone()).unwrap_or_default(),
             task_type: arrival.task_type.clone(),
             budget_tier: arrival.budget_tier.clone(),
@@ -118,7 +133,7 @@ impl Ticket {
                 .or_else(|| last.map(|a| a.provider.clone())),
             credential: running.and_then(|r| r.credential.as_ref().map(|c| c.name.clone())),
             model: running.map(|r| r.model.to_string()).or_else(|| last.map(|a| a.model.clone())),
-            limited_by: None,
+            limited_by: record.limited_by.as_ref().map(ToString::to_string),
             status,
             error_code: None,
             outcome,
@@ -126,16 +141,21 @@ impl Ticket {
             attempts: record.attempts.clone(),
             usage: Usage::default().into(),
             usage_source: Source::Estimated,
-            units: crate::meter::event::Units::default(),
+            units: crate::meter::event::Units {
+                images: record.units.images,
+                seconds: record.units.seconds,
+                characters: record.units.characters,
+            },
             cost_nano_usd: Some(NanoUsd(0)),
             wasted_cost_nano_usd: NanoUsd(record.wasted),
             price_source: self.price().map(|p| p.source.clone()),
-            reserved_tokens: 0,
+            reserved_tokens: self.reserved_tokens(),
             ttft_ms: record.ttft.map(millis),
             duration_ms: millis(arrival.at.elapsed()),
             overhead_us: u64::try_from(record.overhead.as_micros()).unwrap_or(u64::MAX),
             cache: None,
-            degraded_from: None,
+            degraded_from: (self.admission.as_ref())
+                .and_then(|a| a.degraded.as_ref().map(|d| d.from.clone())),
             config_version: self.snapshot.version.clone(),
         }
     }
@@ -144,6 +164,33 @@ impl Ticket {
     pub fn first_content(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.arrival.at);
         self.record.ttft.get_or_insert(since);
+        if let Some(running) = self.running.as_mut()
+            && let Some(pass) = running.pass.as_mut()
+        {
+            let time = now.saturating_duration_since(running.began);
+            pass.started(self.record.streamed, time, now);
+        }
+    }
+}
+
+/// What the end of an answer says of the target that gave it. A caller that left, a drain, a
+/// limit and an error that is the request's own say nothing.
+fn judge(ending: &Ending<'_>) -> Verdict {
+    use weir_filters::error::Code;
+    match ending.outcome {
+        Outcome::Success => Verdict::Good,
+        Outcome::Truncated | Outcome::Timeout => Verdict::Bad,
+        Outcome::UpstreamError => match ending.error.map(|e| e.code) {
+            None
+            | Some(
+                Code::UpstreamError
+                | Code::UpstreamInvalidResponse
+                | Code::NoHealthyUpstream
+                | Code::UpstreamTimeout,
+            ) => Verdict::Bad,
+            Some(_) => Verdict::Neutral,
+        },
+        _ => Verdict::Neutral,
     }
 }
 

@@ -5,14 +5,16 @@ use super::budget::Held;
 use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::Snapshot;
+use crate::limit::{Ask, Refusal, Reservation, Rule};
 use crate::meter::{Attempt as Tried, Outcome};
-use crate::route::{Model, Plan, Provider};
+use crate::route::live::Pass;
+use crate::route::{Model, Need, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::ApiError;
 use weir_filters::peek::Peek;
-use weir_filters::usage::Price;
+use weir_filters::usage::{Price, Units};
 
 /// What a request's head says.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Arrival {
     pub endpoint: &'static str,
     /// How the caller is answered.
     pub dialect: Dialect,
+    /// What it asks for, and in whose words.
+    pub api: Api,
     /// For the access log.
     pub method: String,
     /// For the access log, without the query.
@@ -41,6 +45,24 @@ pub struct Arrival {
     pub task_type: Option<String>,
     /// `x-weir-budget-tier`.
     pub budget_tier: Option<String>,
+    /// `x-weir-user`.
+    pub user: Option<String>,
+    /// What the head says of how it wants to be served.
+    pub wishes: Wishes,
+}
+
+/// How a caller wants to be served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// `x-weir-max-latency-ms`.
+    pub max_latency: Option<Duration>,
+    /// `x-weir-retry: none`.
+    pub once: bool,
+    /// `x-session-id`.
+    pub session: Option<String>,
+    /// The caller gives up this long after it came (`x-stainless-timeout` and its kin): nothing
+    /// new begins for it then.
+    pub patience: Option<Duration>,
 }
 
 /// A request after admission: what it asks, and where it may go.
@@ -49,17 +71,36 @@ pub struct Admission {
     /// The body, read.
     pub peek: Peek,
     /// The public model.
-    pub model: Arc<Model>,
-    /// The name it was asked by, after aliases.
+    pub origin: Arc<Model>,
+    /// The name it was asked by, after aliases and routes.
     pub asked: String,
-    /// What is tried, in order.
+    /// What it needs of a target.
+    pub need: Arc<Need>,
+    /// A random number of its own.
+    pub seed: u64,
+    /// What is tried, of `origin` or of an equivalent model.
     pub plan: Plan,
+    /// How many equivalent models have been looked at.
+    pub fallbacks: usize,
+    /// An equivalent model serves.
+    pub degraded: Option<Degraded>,
     /// Estimated prompt tokens.
     pub prompt_tokens: u64,
 }
 
+/// An equivalent model serves instead of the one that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Degraded {
+    /// The model that was asked for.
+    pub from: String,
+    /// The one that serves.
+    pub to: String,
+    /// Why, in one word.
+    pub reason: &'static str,
+}
+
 /// The try that is running, or the last one.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Running {
     /// Whose.
     pub provider: Arc<Provider>,
@@ -67,6 +108,10 @@ pub struct Running {
     pub model: Arc<str>,
     /// What it is paid with.
     pub credential: Option<Arc<Credential>>,
+    /// The credential's place among the provider's.
+    pub key: usize,
+    /// Leave of the target's breaker; taken when it is told how the try went.
+    pub pass: Option<Pass>,
     /// What it costs.
     pub price: Option<Arc<Price>>,
     /// When it began.
@@ -80,6 +125,8 @@ pub struct Running {
 /// What a request has come to so far; its event is made of it.
 #[derive(Debug, Default)]
 pub struct Record {
+    /// Whom the caller speaks for, where its key may say so.
+    pub end_user: Option<String>,
     /// What was asked, before aliases.
     pub requested_model: Option<String>,
     /// A stream was asked for.
@@ -88,6 +135,8 @@ pub struct Record {
     pub attempts: Vec<Tried>,
     /// Different targets among them.
     pub targets_failed: usize,
+    /// The last failure, for the caller where nobody else can be asked.
+    pub failure: Option<weir_filters::error::Failure>,
     /// What failed tries may have been billed, in nano-USD.
     pub wasted: u64,
     /// From the arrival to the first content.
@@ -96,8 +145,27 @@ pub struct Record {
     pub overhead: Duration,
     /// The endpoint costs nothing, and leaves no event.
     pub free: bool,
+    /// What the answer has beside tokens.
+    pub units: Units,
     /// Request members the provider could not take.
     pub dropped: Vec<String>,
+    /// The rule that refused it or cut it.
+    pub limited_by: Option<Arc<str>>,
+}
+
+/// What a request takes of its owners' rules.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The rules it is held against.
+    pub rules: Vec<Arc<Rule>>,
+    /// What it asks for at most.
+    pub ask: Ask,
+    /// One of the rules is a budget of money, so a model without a price is no choice.
+    pub priced: bool,
+    /// What it holds of them; absent before it is admitted.
+    pub reservation: Option<Reservation>,
+    /// Why it was not.
+    pub refused: Option<Refusal>,
 }
 
 /// One request, from its head to its event. Dropped without [`Ticket::commit`] it books itself as
@@ -120,6 +188,8 @@ pub struct Ticket {
     pub running: Option<Running>,
     /// Everything else.
     pub record: Record,
+    /// What it takes of limits and budgets.
+    pub taken: Taken,
     /// Bytes of bodies it holds.
     pub held: Held,
     pub(super) done: bool,
@@ -153,6 +223,7 @@ impl Ticket {
             admission: None,
             running: None,
             record: Record::default(),
+            taken: Taken::default(),
             held,
             done: false,
         }
@@ -197,6 +268,13 @@ impl Ticket {
     #[must_use]
     pub fn first_token(&self) -> Option<Duration> {
         self.running.as_ref().and_then(|r| r.provider.timeouts.first_token)
+    }
+
+    /// The running provider's wait for a whole answer: shorter where nothing is generated.
+    #[must_use]
+    pub fn reply_wait(&self) -> Option<Duration> {
+        let timeouts = self.running.as_ref().map(|r| r.provider.timeouts)?;
+        if self.arrival.api.is_quick() { timeouts.quick_reply } else { timeouts.reply }
     }
 
     /// Adds the time since `since` to what is our own.

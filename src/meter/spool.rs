@@ -29,6 +29,14 @@ const SEGMENT_AGE: Duration = Duration::from_secs(3600);
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// What a thread's line buffer may keep.
 const BUFFER_KEEP: usize = 64 << 10;
+/// Written while writing fails, to see whether it does still: a line that readers pass over, with
+/// room for a few events.
+const BLANK: [u8; 4096] = {
+    let mut line = [b' '; 4096];
+    line[0] = b'\n';
+    line[4095] = b'\n';
+    line
+};
 /// How often segments are synced unless config says otherwise.
 const SYNC: Duration = Duration::from_secs(1);
 
@@ -150,7 +158,7 @@ impl Spool {
         self.stats.spool_failing()
     }
 
-    /// Appends one event. A failed write is counted, said once a minute, and never fails the request.
+    /// Appends one event. A failed write is counted, said once a minute, and fails no request.
     pub fn append(&self, event: &Event) {
         if let Err(e) = self.put_event(event) {
             self.stats.lost_one();
@@ -207,12 +215,12 @@ impl Spool {
                 if torn {
                     segment.torn.store(false, Ordering::Release);
                 }
-                segment.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                segment.bytes.fetch_add(n as u64, Ordering::Release);
                 self.stats.wrote(n as u64);
             }
             Ok(n) => {
                 segment.torn.store(n > 0 || torn, Ordering::Release);
-                segment.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                segment.bytes.fetch_add(n as u64, Ordering::Release);
                 self.full.store(true, Ordering::Relaxed);
                 return Err(io::Error::new(ErrorKind::StorageFull, "only a part was written"));
             }
@@ -251,6 +259,12 @@ impl Spool {
         let broken = self.failing() && !self.full.load(Ordering::Relaxed);
         if (old || broken || bytes >= SEGMENT_BYTES || segment.disk.is_gone())
             && let Err(e) = self.rotate(now)
+        {
+            self.say(&e);
+        }
+        // Who is not ready may get no request whose event would show that it could be.
+        if self.failing()
+            && let Err(e) = self.write(&BLANK)
         {
             self.say(&e);
         }
@@ -299,7 +313,7 @@ impl Segment {
         }
     }
     fn sync(&self) -> io::Result<()> {
-        let bytes = self.bytes.load(Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Acquire); // counted after it was written
         if self.synced.load(Ordering::Relaxed) != bytes {
             self.disk.sync()?;
             self.synced.store(bytes, Ordering::Relaxed);

@@ -281,10 +281,11 @@ fn human(out: &mut Vec<u8>, l: &Line<'_>, clean: Clean) -> io::Result<()> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+#[allow(clippy::unwrap_used)]
+mod tests {
     use super::*;
 
-    pub(crate) fn sample() -> Line<'static> {
+    fn sample() -> Line<'static> {
         Line {
             ts: jiff::Timestamp::UNIX_EPOCH,
             request_id: "req-1",

@@ -19,9 +19,14 @@ const LINES_PER_SECOND_MAX: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(1);
 /// Targets are modules of ours and of our crates, a few hundred; what is beyond is not kept.
 const TARGETS_MAX: usize = 1024;
-/// Targets that tell of every connection at `info`, which we say ourselves, or of clients'
-/// mistakes; they speak from WARN on unless the level is `debug` or lower.
-const NOISY: &[&str] = &["pingora", "h2", "hyper", "mio", "axum"];
+/// Our own targets. Other crates speak from WARN on, and from INFO on where `debug` or `trace` is
+/// asked for: at their debug level they write whole bodies (pingora-proxy 0.9.1, proxy_h1.rs
+/// "upstream event now"), and no prompt or reply may reach a log.
+const OWN: &str = "weir";
+
+/// Config's faults and warnings: all of them at once is their point, and they come by an
+/// operator's hand only, so they are never summed up.
+pub const CONFIG: &str = "weir::config";
 
 /// What the log does; shared by the process, changed by reloads.
 #[derive(Debug)]
@@ -50,12 +55,7 @@ impl Logger {
                 writeln!(out, "{}", form(record, redacts, now))
             })
             .build();
-        Self {
-            level: AtomicUsize::new(level as usize),
-            redacts,
-            flood: Mutex::default(),
-            writer,
-        }
+        Self { level: AtomicUsize::new(level as usize), redacts, flood: Mutex::default(), writer }
     }
 
     /// Makes it the process's logger.
@@ -120,8 +120,12 @@ impl Log for Logger {
 }
 
 fn allowed(level: LevelFilter, target: &str, asked: Level) -> bool {
-    let noisy = NOISY.iter().any(|n| target.starts_with(n));
-    let level = if noisy && level == LevelFilter::Info { LevelFilter::Warn } else { level };
+    let own = target == OWN || target.strip_prefix(OWN).is_some_and(|t| t.starts_with(['_', ':']));
+    let level = match level {
+        _ if own => level,
+        LevelFilter::Info => LevelFilter::Warn,
+        other => other.min(LevelFilter::Info),
+    };
     asked <= level
 }
 
@@ -154,8 +158,9 @@ struct Kind {
 
 impl Flood {
     fn take(&mut self, target: &str, level: Level, now: Instant) -> Verdict {
-        if level > Level::Info {
-            return Verdict::Say; // who asks for debug wants all of it
+        // Who asks for debug wants all of it.
+        if level > Level::Info || target == CONFIG {
+            return Verdict::Say;
         }
         if !self.kinds.contains_key(target) {
             if self.kinds.len() >= TARGETS_MAX {
@@ -279,6 +284,7 @@ impl Write for Pipe {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -307,7 +313,8 @@ mod tests {
         assert_eq!(line["ts"], "1970-01-01T00:00:00.000Z");
         assert_eq!((&line["level"], &line["target"]), (&"WARN".into(), &"weir::config".into()));
         assert_eq!(line["msg"], "refused sk-***\n\u{1b}[2J");
-        assert_eq!((&line["url"], &line["file"]), (&"http://h/x?key=***".into(), &"weir.toml".into()));
+        assert_eq!(line["url"], "http://h/x?key=***");
+        assert_eq!(line["file"], "weir.toml");
         let open = record(|r| json_line(r, false, jiff::Timestamp::UNIX_EPOCH));
         assert!(open.contains("sk-0123456789"), "redact = false means what it says");
     }
@@ -320,14 +327,17 @@ mod tests {
     }
 
     #[test]
-    fn noisy_crates_speak_from_warn_on_unless_debug_is_asked_for() {
+    fn other_crates_speak_from_warn_on_and_never_of_bodies() {
         let check = |level, target, asked, want| {
             assert_eq!(allowed(level, target, asked), want, "{level} {target} {asked}");
         };
         check(LevelFilter::Info, "weir::server", Level::Info, true);
         check(LevelFilter::Info, "pingora_core::server", Level::Info, false);
         check(LevelFilter::Info, "pingora_core::server", Level::Warn, true);
-        check(LevelFilter::Debug, "pingora_core::server", Level::Debug, true);
+        check(LevelFilter::Debug, "pingora_core::server", Level::Info, true);
+        check(LevelFilter::Trace, "pingora_proxy::proxy_h1", Level::Debug, false);
+        check(LevelFilter::Trace, "weirdo", Level::Trace, false);
+        check(LevelFilter::Trace, "weir_filters::sse", Level::Trace, true);
         check(LevelFilter::Error, "pingora_core::server", Level::Warn, false);
         check(LevelFilter::Off, "weir", Level::Error, false);
     }
@@ -352,7 +362,11 @@ mod tests {
         summed += rest.iter().map(|s| s.lines).sum::<u64>();
         assert_eq!(said, 30 * u64::from(LINES_PER_SECOND_MAX));
         assert_eq!(said + summed, 30_000, "every line is said or counted");
-        let other = flood.take("weir::config", Level::Error, start);
+        let other = flood.take("weir::meter", Level::Error, start);
         assert!(matches!(other, Verdict::Say), "one module's flood silences no other");
+        for _ in 0..1_000 {
+            let fault = flood.take(CONFIG, Level::Error, start);
+            assert!(matches!(fault, Verdict::Say), "faults are said all at once");
+        }
     }
 }

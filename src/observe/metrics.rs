@@ -1,7 +1,9 @@
 //! Every metric of this version, and the one call per request that moves them.
 
 use super::health::Gauges;
+use super::limits::Limits;
 use super::series::{Labels, Names, Series, SeriesMap};
+use super::targets::Targets;
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -67,6 +69,10 @@ pub struct Metrics {
     gauges: GaugeFamilies,
     probe: RwLock<Option<Probe>>,
     scrape: Mutex<()>,
+    /// Gauges of providers' targets and credentials.
+    pub targets: Targets,
+    /// Limits, budgets and Redis.
+    pub limits: Limits,
 }
 
 /// What requests move.
@@ -104,7 +110,11 @@ impl Metrics {
         let registry = Registry::new();
         let families = Families::new(&registry)?;
         let gauges = GaugeFamilies::new(&registry)?;
+        let targets = Targets::new(&registry)?;
+        let limits = Limits::new(&registry)?;
         Ok(Self {
+            targets,
+            limits,
             registry,
             families,
             names: Names::new(NAMES_MAX, FAULTS_MAX),
@@ -162,6 +172,8 @@ impl Metrics {
         // Counters are brought up to their source by a difference: one scrape at a time.
         let _alone = self.scrape.lock();
         self.gauges.read(&self.facts());
+        self.targets.read();
+        self.limits.scrape();
         let mut all = self.registry.gather();
         for family in all.iter_mut().filter(|f| f.name() == COST) {
             for metric in family.mut_metric() {
@@ -174,7 +186,10 @@ impl Metrics {
     }
 
     fn first_of_its_kind(&self, f: &Finished<'_>, raw: Labels<'_>) {
-        let model = self.names.model(raw.model, f.outcome == "success");
+        let served = f.outcome == "success";
+        // A refused request costs 0, whatever model it names.
+        let paid = f.cost.is_some_and(|cost| cost.0 > 0);
+        let model = self.names.model(raw.model, served || paid);
         let (team, provider) = (self.names.team(raw.team), self.names.provider(raw.provider));
         let mut labels = Labels { model, team, provider, ..raw };
         if self.series.is_full() {
@@ -228,7 +243,8 @@ impl Families {
             registry.register(Box::new(made.clone()))?;
             prometheus::Result::Ok(made)
         };
-        let overhead = HistogramOpts::new("weir_overhead_seconds", "Our own time up to the header.");
+        let help = "Our own time up to the header.";
+        let overhead = HistogramOpts::new("weir_overhead_seconds", help);
         let overhead = Histogram::with_opts(overhead.buckets(OVERHEAD.to_vec()))?;
         registry.register(Box::new(overhead.clone()))?;
         Ok(Self {
@@ -246,7 +262,7 @@ impl Families {
             )?,
             tokens: counters(
                 "weir_tokens_total",
-                "Tokens; input, cached and cache_write make the prompt, reasoning is part of output.",
+                "Tokens: input, cached, cache_write (the prompt), output (with reasoning).",
                 &["model", "provider", "team", "type"],
             )?,
             cost: counters(COST, "Cost in US dollars.", &["model", "provider", "team"])?,
@@ -304,7 +320,7 @@ impl GaugeFamilies {
     }
 
     fn read(&self, facts: &Gauges) {
-        let set = |gauge: &IntGauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let set = |gauge: &IntGauge, to: u64| gauge.set(i64::try_from(to).unwrap_or(i64::MAX));
         set(&self.in_flight, facts.in_flight);
         set(&self.connections, facts.open_connections);
         set(&self.store_up, u64::from(facts.store_up));
@@ -318,6 +334,7 @@ impl GaugeFamilies {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
@@ -349,8 +366,8 @@ mod tests {
     fn labels(text: &str, name: &str, label: &str) -> BTreeSet<String> {
         let start = format!("{label}=\"");
         let named = text.lines().filter(|l| l.starts_with(&format!("{name}{{")));
-        let found = named.filter_map(|l| Some(l.split_once(&start)?.1.split_once('"')?.0.to_owned()));
-        found.collect()
+        let value = |l: &str| Some(l.split_once(&start)?.1.split_once('"')?.0.to_owned());
+        named.filter_map(value).collect()
     }
 
     #[test]
@@ -363,7 +380,7 @@ mod tests {
         let check = |name: &str, labels: &[&str], want: f64| {
             assert_eq!(value(&text, name, labels), Some(want), "{name} {labels:?} in\n{text}");
         };
-        let all = ["endpoint=\"chat\"", "model=\"gpt-4o\"", "team=\"search\"", "outcome=\"success\""];
+        let all = ["endpoint=\"chat\"", "model=\"gpt-4o\"", "team=\"search\""];
         check("weir_requests_total", &all, 2.0);
         check("weir_tokens_total", &["type=\"input\""], 20.0);
         check("weir_tokens_total", &["type=\"cached\""], 4.0);

@@ -2,14 +2,16 @@
 
 pub mod access;
 pub mod health;
+pub mod limits;
 pub mod logger;
 pub mod metrics;
 pub mod redact;
 pub mod series;
 pub mod stderr;
+pub mod targets;
 
 pub use access::{AccessLog, Line, Output};
 pub use health::{Gauges, Health};
-pub use logger::Logger;
+pub use logger::{CONFIG, Logger};
 pub use metrics::{Finished, Metrics};
 pub use redact::redact;

@@ -11,7 +11,14 @@ const PREFIXES: &[&str] =
     &["sk-", "sk_", "pk-", "gsk_", "xai-", "hf_", "r8_", "AIza", "AKIA", "ASIA", "ghp_", "eyJ"];
 /// Words before `=` or `:` that announce a secret, in any case, as a name's ending.
 const WORDS: &[&str] = &[
-    "key", "token", "secret", "password", "passwd", "authorization", "credential", "signature",
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "authorization",
+    "credential",
+    "signature",
     "sig",
 ];
 

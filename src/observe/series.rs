@@ -103,9 +103,9 @@ impl Series {
             unpriced: all.unpriced.with_label_values(&[l.model]),
         });
         Self {
-            requests: all.requests.with_label_values(&[
-                l.endpoint, l.model, l.provider, l.team, l.class, l.outcome,
-            ]),
+            requests: all
+                .requests
+                .with_label_values(&[l.endpoint, l.model, l.provider, l.team, l.class, l.outcome]),
             duration: all.duration.with_label_values(&by_model),
             served,
         }

@@ -1,4 +1,4 @@
-//! Standard error that never holds a request up: what a blocked pipe cannot take is dropped and counted.
+//! Standard error that holds no request up: what a blocked pipe cannot take is dropped, counted.
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

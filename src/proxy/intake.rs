@@ -2,7 +2,8 @@
 
 use super::answer;
 use super::endpoint::{Endpoint, Kind};
-use crate::flow::{Arrival, Phase, Ticket};
+use super::settle::LEAVING;
+use crate::flow::{Arrival, Phase, Ticket, Wishes};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -10,7 +11,7 @@ use pingora::proxy::Session;
 use pingora::{Error, Result};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::{ApiError, Code};
 
 /// A caller's own request id is taken up to this length.
@@ -44,12 +45,35 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         trace_id: trace_id(text("traceparent")),
         endpoint: endpoint.label,
         dialect: dialect(endpoint, &head.headers),
+        api: match endpoint.kind {
+            Kind::Ask(api) => api,
+            _ => Api::default(),
+        },
         method: head.method.to_string(),
         path: head.uri.path().chars().take(256).collect(),
         client: session.client_addr().map(|a| a.to_string()).unwrap_or_default(),
         agent: text("user-agent").unwrap_or("").chars().take(AGENT_MAX).collect(),
         task_type: text("x-weir-task-type").map(str::to_owned),
         budget_tier: text("x-weir-budget-tier").map(str::to_owned),
+        user: text("x-weir-user").map(str::to_owned),
+        wishes: wishes(text),
+    }
+}
+
+/// How the caller wants to be served. OpenAI's and Anthropic's libraries tell how many seconds
+/// they wait; ours to keep, theirs to enforce.
+fn wishes<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Wishes {
+    let seconds = |name| {
+        let given = text(name)?.trim().parse::<f64>().ok()?;
+        Duration::try_from_secs_f64(given).ok().filter(|d| !d.is_zero())
+    };
+    let millis = text("x-weir-max-latency-ms").and_then(|v| v.trim().parse().ok());
+    let patience = [seconds("x-stainless-read-timeout"), seconds("x-stainless-timeout")];
+    Wishes {
+        max_latency: millis.map(Duration::from_millis),
+        once: text("x-weir-retry").is_some_and(|v| v.trim().eq_ignore_ascii_case("none")),
+        session: text("x-session-id").filter(|v| !v.is_empty()).map(str::to_owned),
+        patience: patience.into_iter().flatten().min(),
     }
 }
 
@@ -134,18 +158,21 @@ pub async fn take(
     match endpoint.kind {
         Kind::Models => super::models::list(ticket),
         Kind::Model => super::models::one(ticket),
+        Kind::Usage => Ok(match ticket.usage().await {
+            Ok(page) => local(ticket, page.to_string().into())?,
+            Err(refused) => Taken::Refused(refused),
+        }),
         Kind::NotYet => {
             let why = format!("{} is not in this version", ticket.arrival.path);
             Ok(Taken::Refused(ApiError::new(Code::NotImplemented, why)))
         }
-        _ => chat(session, ticket).await,
+        _ => ask(session, ticket).await,
     }
 }
 
 fn closed(ticket: &Ticket) -> Option<ApiError> {
     if ticket.phase() >= Phase::Closing {
-        let refused = ApiError::new(Code::Overloaded, "the gateway is shutting down");
-        return Some(refused.after(Duration::from_secs(1)));
+        return Some(leaving());
     }
     if ticket.crowded() {
         let refused = ApiError::new(Code::Overloaded, "too many requests are open (max_requests)");
@@ -154,17 +181,27 @@ fn closed(ticket: &Ticket) -> Option<ApiError> {
     None
 }
 
-async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
+fn leaving() -> ApiError {
+    ApiError::new(Code::Overloaded, LEAVING).after(Duration::from_secs(1))
+}
+
+async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     ticket.own_since(ticket.arrival.at);
     let body = match read(session, ticket).await? {
         Ok(body) => body,
         Err(refused) => return Ok(Taken::Refused(refused)),
     };
     let since = Instant::now();
-    let admitted = ticket.admit(body, |n| fastrand::u64(0..n.max(1)));
+    let mut admitted = ticket.admit(body, fastrand::u64(..));
+    if admitted.is_ok() {
+        admitted = ticket.reserve().await;
+    }
     ticket.own_since(since);
     Ok(match admitted {
-        Ok(()) => Taken::Proxy,
+        Ok(()) => match ticket.answered_here() {
+            Some(body) => return local(ticket, body),
+            None => Taken::Proxy,
+        },
         Err(refused) => Taken::Refused(refused),
     })
 }
@@ -186,8 +223,14 @@ async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes
         session.write_continue_response().await?;
     }
     let mut buffer = BytesMut::new();
+    let bell = ticket.bell();
+    tokio::pin!(bell);
     loop {
-        let Ok(read) = tokio::time::timeout(server.body, session.read_request_body()).await else {
+        let read = tokio::select! {
+            read = tokio::time::timeout(server.body, session.read_request_body()) => read,
+            () = &mut bell => return Ok(Err(leaving())),
+        };
+        let Ok(read) = read else {
             let refused =
                 ApiError::new(Code::InvalidRequest, "the request body did not come in time");
             return Ok(Err(ApiError { status: 408, ..refused }));
@@ -219,6 +262,7 @@ fn coding(head: &RequestHeader) -> Option<String> {
     (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then_some(coding)
 }
 
+/// As on the admin side.
 fn ready(ticket: &Ticket) -> Result<Taken> {
     let health = ticket.health();
     let body = Bytes::from(health.json());

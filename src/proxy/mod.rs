@@ -15,7 +15,7 @@ pub mod resolver;
 mod session;
 mod settle;
 
-use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
+use crate::flow::{Committed, Ending, Gateway, Phase, Step, Ticket};
 use crate::meter::Outcome;
 use async_trait::async_trait;
 use endpoint::Endpoint;
@@ -23,12 +23,13 @@ use forward::Head;
 use intake::Taken;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
+use pingora::protocols::http::compression::ResponseCompressionCtx;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use relay::Exchange;
 use resolver::Resolver;
-use session::{Control, Downstream, Feed, REJECTED, Timer};
+use session::{Control, Downstream, REJECTED, Timer};
 use settle::Verdict;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,63 +73,76 @@ impl Proxy {
         ticket: Ticket,
         taken: Taken,
     ) -> Result<bool> {
-        let (header, body, ending) = match &taken {
-            Taken::Local(header, body) => {
-                let status = header.status.as_u16();
-                let ending = Ending { outcome: Outcome::Success, status, error: None, tap: None };
-                (header.clone(), body.clone(), ending)
-            }
+        let (header, body, outcome, error) = match &taken {
+            Taken::Local(header, body) => (header.clone(), body.clone(), Outcome::Success, None),
             Taken::Refused(error) => {
                 let (header, body) = answer::error(&ticket, error)?;
-                let (outcome, status) = (Outcome::Refused, error.status);
-                (header, body, Ending { outcome, status, error: Some(error), tap: None })
+                (header, body, Outcome::Refused, Some(error))
             }
             Taken::Proxy => return Ok(false),
         };
+        let status = header.status.as_u16();
+        let ending = Ending { outcome, status, error, tap: None };
+        let unread = !session.is_body_done();
+        let hopeless = status == 408 || session.req_header().headers.contains_key("expect");
+        if (unread && hopeless) || ticket.phase() > Phase::Serving {
+            session.set_keepalive(None);
+        }
         c.committed = Some(ticket.commit(ending));
         answer::write(session, header, body).await?;
+        if let Some(committed) = c.committed.take() {
+            committed.tell();
+        }
+        // A socket closed with unread bytes in it is reset, and takes the answer along.
+        if unread && !hopeless && session.as_http1().is_some() {
+            let _ = session.drain_request_body().await; // one that never ends is reset in the end
+        }
         Ok(true)
     }
 
-    /// The wait before a try, watched: a client that leaves ends it.
-    async fn wait(&self, session: &mut Session, wait: Duration) -> Result<()> {
+    /// The wait before a try, watched: a client that leaves ends it, and so do the request's own
+    /// time and the end of the drain.
+    async fn wait(&self, session: &mut Session, control: &Control, wait: Duration) -> Result<()> {
         if wait.is_zero() {
             return Ok(());
         }
-        tokio::select! {
-            () = tokio::time::sleep(wait) => Ok(()),
-            gone = session.downstream_session.read_body_or_idle(true) => match gone {
-                Ok(_) => Error::e_explain(ErrorType::ConnectionClosed, "the client left"),
-                Err(error) => Err(error),
-            }.map_err(Error::into_down),
+        let mut error = tokio::select! {
+            () = tokio::time::sleep(wait) => return Ok(()),
+            end = session.downstream_session.read_body_or_idle(true) => match end {
+                Ok(_) => Error::explain(ErrorType::ConnectionClosed, "the client left"),
+                Err(error) => error,
+            },
+        };
+        let x = &mut control.exchange();
+        // What is none of our own errors is the client's: nobody else is there.
+        if !matches!(error.etype(), ErrorType::Custom(_)) {
+            error.as_down();
         }
+        if settle::judge(x, &error, false, Instant::now()) == Verdict::Gone {
+            error.as_down();
+        } else {
+            error.as_in();
+        }
+        error.set_retry(false);
+        Err(error)
     }
 
-    /// Makes the next try: its request, its deadlines, its address.
-    async fn try_next(&self, control: &Control, c: &mut Context) -> Result<Box<HttpPeer>> {
-        let since = Instant::now();
-        let provider = {
-            let mut x = control.exchange();
-            let Some(ticket) = x.ticket() else { return rejected() };
-            let attempt = match ticket.attempt(since, |n| fastrand::u64(0..n.max(1))) {
-                Ok(attempt) => attempt,
-                Err(error) => {
-                    x.set_error(Outcome::Refused, error);
-                    return rejected();
-                }
-            };
-            let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
-            let head = forward::head(&attempt, id, &intake::traceparent(trace), ticket.streams());
-            c.head = Some(head?);
-            if ticket.tries() == 0 {
-                ticket.announce();
+    /// Makes the next try: its request, its deadlines, its address. Where everybody is too fast
+    /// for a moment, the moment is waited for.
+    async fn try_next(
+        &self,
+        session: &mut Session,
+        control: &Control,
+        c: &mut Context,
+    ) -> Result<Box<HttpPeer>> {
+        let attempt = loop {
+            match self.make_try(control, c)? {
+                Step::Try(attempt) => break attempt,
+                Step::Wait(wait) => self.wait(session, control, wait).await?,
             }
-            control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
-            ticket.own_since(since);
-            let feed = Feed::new(attempt.outgoing.body);
-            x.begin(attempt.provider.wire, attempt.context, feed);
-            attempt.provider
         };
+        let provider = attempt.provider.clone();
+        control.exchange().begin(*attempt);
         let found = self.resolver.address(&provider.base).await;
         let address = match found {
             Ok(address) => address,
@@ -142,6 +156,34 @@ impl Proxy {
         };
         let left = control.clock.total_left(Instant::now());
         Ok(Box::new(peer::peer(&provider, address, left, self.started.elapsed().as_secs())))
+    }
+
+    fn make_try(&self, control: &Control, c: &mut Context) -> Result<Step> {
+        let since = Instant::now();
+        let mut x = control.exchange();
+        let Some(ticket) = x.ticket() else { return rejected() };
+        if ticket.phase() == Phase::Cut {
+            settle::cut(&mut x);
+            return rejected();
+        }
+        let step = match ticket.attempt(since) {
+            Ok(step) => step,
+            Err(error) => {
+                x.refuse(error);
+                return rejected();
+            }
+        };
+        if let Step::Try(attempt) = &step {
+            let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
+            let head = forward::head(attempt, id, &intake::traceparent(trace), ticket.streams());
+            c.head = Some(head?);
+            if ticket.tries() == 0 {
+                ticket.announce();
+            }
+            control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
+        }
+        ticket.own_since(since);
+        Ok(step)
     }
 }
 
@@ -173,14 +215,15 @@ impl ProxyHttp for Proxy {
             client.set_write_timeout(Some(server.client_write));
             client.set_total_drain_timeout(Some(intake::DRAIN));
             let keep = server.idle.as_secs().max(1);
-            client.set_keepalive((!old && ticket.phase() == Phase::Serving).then_some(keep));
+            // Where Pingora has decided to close (a length beside chunks), it stays so.
+            let kept = client.as_http1().is_some_and(|h1| h1.will_keepalive()) && !old;
+            client.set_keepalive((kept && ticket.phase() == Phase::Serving).then_some(keep));
             client.set_pipelining_enabled(true);
             client.set_close_on_response_before_downstream_finish(false);
         }
         match intake::take(session, &mut ticket, &endpoint).await {
             Ok(Taken::Proxy) => {
                 let control = Control::new(Exchange::new(ticket, old), c.arrived);
-                session.upstream_compression.adjust_decompression(true);
                 Downstream::install(&mut session.downstream_session, control.clone());
                 c.control = Some(control);
                 Ok(false)
@@ -197,10 +240,12 @@ impl ProxyHttp for Proxy {
 
     async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
+        // Pingora's decompressor has phases and panics when a second try begins in the body's one.
+        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
-        self.wait(session, wait).await?;
-        self.try_next(&control, c).await
+        self.wait(session, &control, wait).await?;
+        self.try_next(session, &control, c).await
     }
 
     fn fail_to_connect(
@@ -232,11 +277,10 @@ impl ProxyHttp for Proxy {
         let mut x = control.exchange();
         if let Some(ticket) = x.ticket() {
             ticket.connected(now);
-            let timeouts = ticket.running.as_ref().map(|r| r.provider.timeouts);
             let (timer, wait) = if ticket.streams() {
-                (Timer::FirstToken, timeouts.and_then(|t| t.first_token))
+                (Timer::FirstToken, ticket.first_token())
             } else {
-                (Timer::Reply, timeouts.and_then(|t| t.reply))
+                (Timer::Reply, ticket.reply_wait())
             };
             control.clock.arm(timer, now, wait);
         }

@@ -1,8 +1,10 @@
-//! The order in which a request's targets are tried, and what follows a failed try.
+//! Which target of a request is tried next, and what follows a failed try.
 
-use super::{Fault, Model, Provider, Target};
+use super::live::{Block, TargetLive};
+use super::need::{Lack, Need, lack};
+use super::{Fault, Model, Provider, Smart, Strategy, Target};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One target of one request.
 #[derive(Debug, Clone)]
@@ -11,6 +13,8 @@ pub struct Choice {
     pub provider: Arc<Provider>,
     /// The provider's name of the model.
     pub model: Arc<str>,
+    /// What is known of it.
+    pub live: Arc<TargetLive>,
 }
 
 /// What follows a failed try.
@@ -24,45 +28,196 @@ pub enum Next {
     Stop,
 }
 
-/// The targets of one request in the order they are tried, and where we are among them.
+/// The targets of one request, which of them are done with, and where we are among them. Targets
+/// are picked one by one, when they are needed, by what is known of them then.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    choices: Vec<Choice>,
-    at: usize,
+    pub(super) model: Arc<Model>,
+    pub(super) asked: Arc<str>,
+    pub(super) need: Arc<Need>,
+    pub(super) arrived: Instant,
+    pub(super) seed: u64,
+    pub(super) strategy: Strategy,
+    /// Only targets that `[smart]` tags for this task and tier.
+    pub(super) tagged: bool,
+    /// Targets that may lack something by an estimate are asked too.
+    pub(super) lenient: bool,
+    /// Targets that are done with; empty until there is one.
+    gone: Vec<bool>,
+    current: Option<(usize, Choice)>,
+    /// The current target is asked although all its credentials rest by our own guess.
+    insist: bool,
     tries_here: u32,
+    keys_here: usize,
+    /// How often this request has waited for a credential.
+    waits: u32,
+    tried: usize,
+    counted: bool,
+    /// Another model may be asked when this one is used up.
+    spare: bool,
 }
 
 impl Plan {
-    /// Priority groups in order; inside a group a weighted shuffle by `random`, a source of numbers
-    /// below its argument. Targets of weight 0 are left out.
+    /// Over the targets of a model that was asked for by this name, for a request that came at
+    /// `arrived`. `seed` is any random number.
     #[must_use]
-    pub fn new(model: &Model, asked: &str, mut random: impl FnMut(u64) -> u64) -> Self {
-        let mut left: Vec<&Target> = model.targets.iter().filter(|t| t.weight > 0).collect();
-        left.sort_by_key(|t| t.priority);
-        let mut choices = Vec::with_capacity(left.len());
-        while let Some(first) = left.first() {
-            let group = left.iter().take_while(|t| t.priority == first.priority).count();
-            let sum: u64 = left[..group].iter().map(|t| u64::from(t.weight)).sum();
-            let mut ticket = if group == 1 { 0 } else { random(sum) };
-            let mut pick = 0;
-            for (i, t) in left[..group].iter().enumerate() {
-                pick = i;
-                match ticket.checked_sub(u64::from(t.weight)) {
-                    Some(rest) => ticket = rest,
-                    None => break,
-                }
-            }
-            let target = left.remove(pick);
-            let model = target.model.clone().unwrap_or_else(|| asked.into());
-            choices.push(Choice { provider: target.provider.clone(), model });
-        }
-        Self { choices, at: 0, tries_here: 0 }
+    pub fn new(
+        model: &Arc<Model>,
+        asked: &str,
+        need: &Arc<Need>,
+        arrived: Instant,
+        seed: u64,
+    ) -> Self {
+        let mut plan = Self {
+            model: model.clone(),
+            asked: asked.into(),
+            need: need.clone(),
+            arrived,
+            seed,
+            strategy: model.strategy,
+            tagged: false,
+            lenient: false,
+            gone: Vec::new(),
+            current: None,
+            insist: false,
+            tries_here: 0,
+            keys_here: 0,
+            waits: 0,
+            tried: 0,
+            counted: false,
+            spare: !model.fallback.is_empty(),
+        };
+        plan.weigh_smartly();
+        plan
     }
 
-    /// The target to try now.
+    /// Where no target is tagged for the request, the cheapest takes it, or nobody.
+    fn weigh_smartly(&mut self) {
+        if self.strategy != Strategy::Smart {
+            return;
+        }
+        let smart: &Smart = &self.model.smart;
+        let fits = |t: &Target| smart.matches(self.model.offer(t, &self.asked), &self.need);
+        self.tagged = smart.strict || self.model.targets.iter().any(fits);
+        if !self.tagged {
+            self.strategy = Strategy::Cost;
+        }
+    }
+
+    /// The model it is a plan of.
+    #[must_use]
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// Goes on where another plan of the same request ends. `spare`: a third may follow.
+    #[must_use]
+    pub fn after(mut self, other: &Self, spare: bool) -> Self {
+        self.tried = other.targets_tried();
+        self.waits = other.waits;
+        self.spare = spare;
+        self
+    }
+
+    /// The target that is being tried.
     #[must_use]
     pub fn current(&self) -> Option<&Choice> {
-        self.choices.get(self.at)
+        self.current.as_ref().map(|(_, choice)| choice)
+    }
+
+    /// The target to try now: the current one while its tries last, else the next one that can be
+    /// asked.
+    pub fn choose(&mut self, now: Instant) -> Option<Choice> {
+        if self.current.is_none() {
+            let at = self.pick(now)?;
+            self.go(at, now);
+        }
+        self.current().cloned()
+    }
+
+    /// The current target may be asked with a credential that rests by our own guess: this
+    /// request has asked it already, or nobody else is left.
+    #[must_use]
+    pub fn insists(&self) -> bool {
+        self.insist || self.tries_here > 0 || self.model.return_429
+    }
+
+    /// Takes a target that nobody but ourselves says is too fast. False: there is none.
+    pub fn force(&mut self, now: Instant) -> bool {
+        let guessed = |block| matches!(block, Block::Resting(rest) if rest.is_guess());
+        if self.need.once && self.tried > 0 {
+            return false;
+        }
+        let found = self.blocks(now).into_iter().find(|(_, _, block)| guessed(*block));
+        let Some((at, ..)) = found else { return false };
+        self.go(at, now);
+        self.insist = true;
+        true
+    }
+
+    /// How long this request may wait for a target whose provider has named a time, counted as
+    /// one of its tries: the shortest wait that its `retry` has patience for.
+    pub fn patience(&mut self, now: Instant, jitter: impl FnOnce(u64) -> u64) -> Option<Duration> {
+        let wait = |(_, target, block): (usize, &Target, Block)| {
+            let retry = &target.provider.retry;
+            let Block::Resting(rest) = block else { return None };
+            let left = rest.until.saturating_duration_since(now);
+            let heals = rest.is_rate() && retry.on.holds(Fault::Status(429));
+            let ready = self.waits + 1 < retry.attempts && left <= retry.max_backoff;
+            (heals && ready && !self.model.return_429).then_some((left, retry.backoff))
+        };
+        let (left, backoff) = self.blocks(now).into_iter().filter_map(wait).min()?;
+        let wait = left + Duration::from_millis(jitter(millis(backoff)));
+        if self.need.once || self.is_late(now + wait) {
+            return None;
+        }
+        self.waits += 1;
+        Some(wait)
+    }
+
+    /// From now on targets that lack something by an estimate only may be asked: nobody else is
+    /// left, and the provider knows better. False: it was so before.
+    pub fn relax(&mut self) -> bool {
+        !std::mem::replace(&mut self.lenient, true)
+    }
+
+    /// What the targets that nobody has asked lack, the least of it.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        let left = self.model.targets.iter().enumerate().filter(|(i, t)| t.weight > 0 && !self.is_gone(*i));
+        left.filter_map(|(_, t)| self.lacks(t)).min()
+    }
+
+    /// Nobody is tagged for this request's task and tier, and `[smart]` refuses it then.
+    #[must_use]
+    pub fn is_mismatch(&self) -> bool {
+        self.tagged && !self.model.targets.iter().any(|t| self.is_tagged(t))
+    }
+
+    pub(super) fn is_tagged(&self, target: &Target) -> bool {
+        let offer = self.model.offer(target, &self.asked);
+        !self.tagged || self.model.smart.matches(offer, &self.need)
+    }
+
+    pub(super) fn lacks(&self, target: &Target) -> Option<Lack> {
+        self.model.offer(target, &self.asked).and_then(|offer| lack(offer, &self.need))
+    }
+
+    /// The caller has given up by then.
+    fn is_late(&self, then: Instant) -> bool {
+        let gone = then.saturating_duration_since(self.arrived);
+        self.need.patience.is_some_and(|most| gone >= most)
+    }
+
+    /// The targets that are not done with and cannot be asked now, each with the reason.
+    #[must_use]
+    pub fn blocks(&self, now: Instant) -> Vec<(usize, &Target, Block)> {
+        (self.model.targets.iter().enumerate())
+            .filter(|(i, target)| target.weight > 0 && !self.is_gone(*i))
+            .filter(|(_, target)| self.lacks(target).is_none_or(|l| self.lenient && l.is_doubtful()))
+            .filter(|(_, target)| self.is_tagged(target))
+            .filter_map(|(i, target)| Some((i, target, self.check(target, now).err()?)))
+            .collect()
     }
 
     /// A try on the current target begins.
@@ -75,47 +230,148 @@ impl Plan {
         self.tries_here = self.tries_here.saturating_sub(1);
     }
 
-    /// Leaves only the choices that `keep` names.
-    pub fn retain(&mut self, keep: impl FnMut(&Choice) -> bool) {
-        self.choices.retain(keep);
+    /// The current target is done with, without a try.
+    pub fn skip(&mut self) {
+        let was = self.tried;
+        self.leave();
+        self.tried = was + usize::from(self.tries_here > 0);
+        self.tries_here = 0;
+    }
+
+    /// Leaves only the targets that `keep` names.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Provider, &str) -> bool) {
+        for (i, target) in self.model.clone().targets.iter().enumerate() {
+            let model = target.model.as_deref().unwrap_or(&self.asked);
+            if !keep(&target.provider, model) {
+                self.lose(i);
+            }
+        }
+    }
+
+    /// Whether a target is left that has not been tried, asked or not.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        (self.model.targets.iter().enumerate()).any(|(i, t)| t.weight > 0 && !self.is_gone(i))
     }
 
     /// How many targets have been tried so far.
     #[must_use]
     pub fn targets_tried(&self) -> usize {
-        self.at + usize::from(self.tries_here > 0 && self.at < self.choices.len())
+        self.tried + usize::from(self.tries_here > 0 && self.current.is_some())
     }
 
-    /// The current try has failed, `elapsed` after the request came. `jitter` gives a number in
-    /// `0..=its argument` (milliseconds); a provider's own `asked` wait is respected as a minimum
-    /// where it fits into `max_backoff`, else the same target is not asked again.
+    /// Whether a bad outcome of the current target is its first of this request. One request that
+    /// breaks a target again and again counts once.
+    pub fn first_bad(&mut self) -> bool {
+        !std::mem::replace(&mut self.counted, true)
+    }
+
+    /// The current try has failed on its credential, and another one is free: whether it is asked
+    /// at once. It is not a further try of the target.
+    pub fn other_key(&mut self, fault: Fault, now: Instant) -> bool {
+        let Some(choice) = self.current() else { return false };
+        let provider = choice.provider.clone();
+        let young = self.is_young(&provider, now) && !self.need.once;
+        self.keys_here += 1;
+        let ask = provider.failover.on.holds(fault)
+            && young
+            && self.keys_here < provider.credentials.len();
+        if ask {
+            self.unbegin();
+        }
+        ask
+    }
+
+    fn is_young(&self, provider: &Provider, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.arrived);
+        !self.is_late(now) && provider.failover.max_elapsed.is_none_or(|most| elapsed < most)
+    }
+
+    /// The current try has failed. `jitter` gives a number in `0..=its argument` (milliseconds); a
+    /// provider's own `asked` wait is respected as a minimum where it fits into `max_backoff`, else
+    /// the same target is not asked again. Nothing begins when the caller has given up, and no
+    /// retry for which its provider's budget has none left.
     pub fn failed(
         &mut self,
         fault: Fault,
-        elapsed: Duration,
+        now: Instant,
         asked: Option<Duration>,
         jitter: impl FnOnce(u64) -> u64,
     ) -> Next {
         let Some(choice) = self.current() else { return Next::Stop };
         let provider = choice.provider.clone();
         let retry = &provider.retry;
+        let given_up = self.model.return_429 && fault == Fault::Status(429);
         let patient = asked.is_none_or(|wait| wait <= retry.max_backoff);
-        let heals = !matches!(fault, Fault::Auth | Fault::Quota);
+        let heals = !matches!(fault, Fault::Auth | Fault::Quota) && !given_up && !self.need.once;
         if heals && patient && self.tries_here < retry.attempts && retry.on.holds(fault) {
-            let doubled = retry.backoff.saturating_mul(1 << (self.tries_here - 1).min(16));
-            let most = doubled.min(retry.max_backoff);
-            let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
-            let wait = Duration::from_millis(jitter(most));
-            return Next::Again(wait.max(asked.unwrap_or_default()));
+            let doubled = retry.backoff.saturating_mul(1 << (self.tries_here.max(1) - 1).min(16));
+            let wait = Duration::from_millis(jitter(millis(doubled.min(retry.max_backoff))));
+            // On top of what was asked: callers that were turned away together must not come back
+            // together.
+            let wait = wait.saturating_add(asked.unwrap_or_default());
+            let late = now.checked_add(wait).is_none_or(|then| self.is_late(then));
+            if !late && provider.live(now).budget.spend(now) {
+                return Next::Again(wait);
+            }
         }
-        let failover = &provider.failover;
-        let young = failover.max_elapsed.is_none_or(|most| elapsed < most);
-        self.at += 1;
-        self.tries_here = 0;
-        if failover.on.holds(fault) && young && self.at < self.choices.len() {
-            return Next::Other;
-        }
-        self.at = self.choices.len();
-        Next::Stop
+        let goes_on = provider.failover.on.holds(fault) && self.is_young(&provider, now) && !given_up;
+        self.leave();
+        let goes_on = goes_on && !self.need.once && (self.has_more() || self.spare);
+        if goes_on { Next::Other } else { Next::Stop }
     }
+
+    fn go(&mut self, at: usize, now: Instant) {
+        let Some(target) = self.model.targets.get(at) else { return };
+        let provider = target.provider.clone();
+        let model = target.model.clone().unwrap_or_else(|| self.asked.clone());
+        let live = target.live.get().cloned();
+        let live = live.unwrap_or_else(|| provider.live(now).target(&model, now));
+        self.current = Some((at, Choice { provider, model, live }));
+        if let Some((_, choice)) = &self.current {
+            choice.live.latency(self.need.stream).touch(now);
+            choice.provider.live(now).budget.earn();
+        }
+        (self.tries_here, self.keys_here, self.counted, self.insist) = (0, 0, false, false);
+    }
+
+    fn leave(&mut self) {
+        if let Some((at, _)) = self.current.take() {
+            self.tried += 1;
+            self.lose(at);
+        }
+    }
+
+    fn lose(&mut self, at: usize) {
+        if self.gone.is_empty() {
+            self.gone = vec![false; self.model.targets.len()];
+        }
+        if let Some(gone) = self.gone.get_mut(at) {
+            *gone = true;
+        }
+    }
+
+    pub(super) fn is_gone(&self, at: usize) -> bool {
+        self.gone.get(at).copied().unwrap_or(false)
+    }
+
+    pub(super) fn check(&self, target: &Target, now: Instant) -> Result<(), Block> {
+        let provider = target.provider.live(now);
+        let found = match target.live.get() {
+            Some(live) => provider.check(live, &target.provider.breaker, now),
+            None => {
+                let model = target.model.as_deref().unwrap_or(&self.asked);
+                provider.check(&provider.target(model, now), &target.provider.breaker, now)
+            }
+        };
+        match found {
+            // Whoever wants the 429 itself gets it from the provider, or from its own words.
+            Err(Block::Resting(rest)) if self.model.return_429 && rest.is_rate() => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,10 @@
 //! A provider, compiled from its preset and its table: how it is reached, spoken to and waited for.
 
+use super::breaker::Rule;
+use super::live::ProviderLive;
+use super::rest::Cooldown;
 use crate::base::{Glob, ProviderId};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use weir_filters::tokens::Encoding;
 use weir_filters::usage::Price;
@@ -55,6 +58,8 @@ pub struct Timeouts {
     pub write: Option<Duration>,
     /// Connected to the end of a non-stream answer.
     pub reply: Option<Duration>,
+    /// The same where nothing is generated: embeddings, rerank, moderations.
+    pub quick_reply: Option<Duration>,
     /// The whole request, every try in it.
     pub total: Option<Duration>,
 }
@@ -162,6 +167,30 @@ pub struct Offer {
     pub tags: Vec<String>,
     /// What it is counted with, when known.
     pub encoding: Option<Encoding>,
+    /// It takes tools; true where nobody says otherwise.
+    pub tools: bool,
+    /// It takes images; as above.
+    pub images: bool,
+    /// It answers by a JSON schema; as above.
+    pub schema: bool,
+}
+
+impl Offer {
+    /// Nothing is known of it but its name.
+    #[must_use]
+    pub fn new(name: Glob) -> Self {
+        Self {
+            name,
+            price: None,
+            context: None,
+            max_output: None,
+            tags: Vec::new(),
+            encoding: None,
+            tools: true,
+            images: true,
+            schema: true,
+        }
+    }
 }
 
 /// A provider.
@@ -185,6 +214,10 @@ pub struct Provider {
     pub retry: Retry,
     /// Next target.
     pub failover: Failover,
+    /// When one of its models is left alone.
+    pub breaker: Rule,
+    /// How long a credential is left alone.
+    pub cooldown: Cooldown,
     /// Kept connections.
     pub pool: Pool,
     /// Sent upstream on every request.
@@ -195,6 +228,8 @@ pub struct Provider {
     pub quirks: Quirks,
     /// What it offers: exact names first, then patterns, the longest first.
     pub offers: Vec<Offer>,
+    /// What is known of it; set when a gateway adopts its table.
+    pub live: OnceLock<Arc<ProviderLive>>,
 }
 
 impl Provider {

@@ -55,11 +55,8 @@ pub fn run(parts: Parts) {
 }
 
 async fn control(mut parts: Parts) -> u8 {
-    let signals = tokio::spawn(signals(
-        parts.gateway.clone(),
-        parts.reloads.clone(),
-        parts.way.clone(),
-    ));
+    let signals =
+        tokio::spawn(signals(parts.gateway.clone(), parts.reloads.clone(), parts.way.clone()));
     let addresses = tokio::spawn(resolver::run(parts.resolver.clone(), parts.gateway.clone()));
     if let Err(code) = announce(&mut parts).await {
         return code;
@@ -141,6 +138,7 @@ async fn signals(gateway: Arc<Gateway>, reloads: Reloads, way: leave::Ask) {
 
 /// Nothing runs any more: what is written goes to the disk and into the ledger.
 fn settle(parts: Parts) {
+    super::redis::finish(&parts.gateway);
     if let Err(error) = parts.gateway.spool.sync() {
         log::error!("cannot sync the spool: {error}");
     }

@@ -1,6 +1,6 @@
 //! Addresses, claimed before anything is started: a busy one is an answer, not a panic later.
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind as bind_socket, getsockname, sockopt};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -88,18 +88,19 @@ fn resolve(address: &str) -> io::Result<SocketAddr> {
 fn bind_only(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC;
-    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let fd = net::socket_with(family, SocketType::STREAM, flags, None)?;
     // As Pingora does: connections of a process that has just left do not count.
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.port() == 0 {
         sockopt::set_socket_reuseport(&fd, true)?;
     }
-    bind_socket(&fd, &address)?;
-    let bound = SocketAddr::try_from(getsockname(&fd)?)?;
+    net::bind(&fd, &address)?;
+    let bound = SocketAddr::try_from(net::getsockname(&fd)?)?;
     Ok((fd, bound))
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -125,7 +126,8 @@ mod tests {
 
     #[test]
     fn an_unspecified_address_is_reached_over_loopback() {
-        let at = |a: &str| Claim { address: a.parse().unwrap(), hold: None }.reachable().to_string();
+        let claim = |a: &str| Claim { address: a.parse().unwrap(), hold: None };
+        let at = |a: &str| claim(a).reachable().to_string();
         assert_eq!(at("0.0.0.0:8080"), "127.0.0.1:8080");
         assert_eq!(at("[::]:8080"), "[::1]:8080");
         assert_eq!(at("10.0.0.1:80"), "10.0.0.1:80");

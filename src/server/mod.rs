@@ -10,6 +10,7 @@ mod front;
 mod leave;
 mod listen;
 mod notify;
+mod redis;
 mod reload;
 mod serve;
 
@@ -20,7 +21,7 @@ use crate::admin;
 use crate::config::{Access, Loaded, Snapshot};
 use crate::flow::{Gateway, Phase};
 use crate::meter::{Ledger, Spool, Stop};
-use crate::observe::{AccessLog, Gauges, Logger, Metrics, Output, stderr};
+use crate::observe::{AccessLog, CONFIG, Gauges, Logger, Metrics, Output, stderr};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -80,9 +81,10 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
     let snapshot = loaded.snapshot;
     let logger = Logger::new(snapshot.log.level, snapshot.log.redact).install().ok();
     for warning in &loaded.warnings {
-        log::warn!("{warning}");
+        log::warn!(target: CONFIG, "{warning}");
     }
-    let claims = snapshot.server.listen.iter().map(|a| Claim::client(a)).collect::<Result<_, _>>()?;
+    let claims =
+        snapshot.server.listen.iter().map(|a| Claim::client(a)).collect::<Result<_, _>>()?;
     let admin = listen::bind(&snapshot.admin.listen)?;
     let metrics = snapshot.admin.metrics_listen.as_deref().map(listen::bind).transpose()?;
     let spool_dir = snapshot.store.spool.clone();
@@ -103,6 +105,7 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
         .map_err(|e| Unavailable::new("make", "metrics", io::Error::other(e.to_string())))?;
     know(&counters, &snapshot);
     let gateway = Gateway::new(snapshot, spool, counters, access);
+    redis::start(&gateway).map_err(|why| Unavailable::new("use", "redis", io::Error::other(why)))?;
     let shared = Arc::new(Shared::default());
     watch_facts(&gateway, &shared);
     Ok(Ready { gateway, shared, claims, admin, metrics, ledger, logger })

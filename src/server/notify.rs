@@ -32,6 +32,7 @@ fn send(name: &[u8], state: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -5,7 +5,8 @@
 pub fn chat_body(size: usize) -> Vec<u8> {
     let text = "lorem ipsum dolor sit amet, ".repeat(size / 28 + 1);
     format!(
-        r#"{{"model":"gpt-4o","stream":true,"messages":[{{"role":"user","content":"{}"}}],"max_tokens":256}}"#,
+        "{{\"model\":\"gpt-4o\",\"stream\":true,\"max_tokens\":256,\
+         \"messages\":[{{\"role\":\"user\",\"content\":\"{}\"}}]}}",
         &text[..size]
     )
     .into_bytes()

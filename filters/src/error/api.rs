@@ -203,6 +203,10 @@ impl ApiError {
         }
         let mut error = match failure.class {
             Class::Invalid => Self::new(Code::UpstreamInvalidResponse, said),
+            // a broken connection has no status, and an error inside a 200 none of its own
+            _ if failure.status < 300 => {
+                Self::new(Code::UpstreamError, format!("the provider failed: {said}"))
+            }
             _ => {
                 let message = format!("the provider failed ({}): {said}", failure.status);
                 Self::new(Code::UpstreamError, message)

@@ -63,11 +63,20 @@ pub struct Quirks {
     pub stream_options: bool,
     /// Usage comes in the stream without being asked for, so nothing is injected.
     pub usage_unasked: bool,
+    /// Within tool loops the model wants its `reasoning_content` back; others refuse the member.
+    pub reasoning_back: bool,
+    /// It has `/responses` beside its chat.
+    pub responses: bool,
+    /// It has `/completions` of a bare prompt for every model.
+    pub completions: bool,
 }
 
 impl Default for Quirks {
     fn default() -> Self {
-        Self { stream_options: true, usage_unasked: false }
+        Self { stream_options: true, usage_unasked: false, reasoning_back: false,
+            responses: false,
+            completions: false,
+        }
     }
 }
 
@@ -85,7 +94,7 @@ pub struct Params {
 }
 
 /// What a request is made from.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The caller's body, read.
     pub peek: &'a Peek,
@@ -186,8 +195,15 @@ pub trait Reply: Send {
     fn feed(&mut self, chunk: Bytes, step: &mut Step);
     /// The provider's body has ended cleanly (`clean`), or the connection was cut.
     fn finish(&mut self, clean: bool, step: &mut Step);
+    /// The caller gets no more: the answer ends here, well formed, by `length`. To be called while
+    /// it runs; what the provider sends afterwards is swallowed.
+    fn cut(&mut self, step: &mut Step);
     /// What is known so far.
     fn tap(&mut self) -> &mut Tap;
+    /// The error as the last event of this stream, where it depends on what was sent before.
+    fn error(&mut self, _error: &ApiError, _request_id: &str) -> Option<Bytes> {
+        None
+    }
 }
 
 /// A non-stream reply, read and normalised.

@@ -121,9 +121,8 @@ fn what_is_no_answer_is_a_failure_s32() {
 #[test]
 fn usage_is_the_last_word_and_stays_when_the_rest_is_cut() {
     let usage = |n: u32| {
-        format!(
-            r#","usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":{n},"thoughtsTokenCount":5}}}}"#
-        )
+        let counts = format!(r#""candidatesTokenCount":{n},"thoughtsTokenCount":5"#);
+        format!(r#","usageMetadata":{{"promptTokenCount":9,{counts}}}}}"#)
     };
     let with = |chunk: String, n| format!("{}{}", &chunk[..chunk.len() - 1], usage(n));
     let first = with(parts(r#"{"text":"hello there, dear caller of this gateway"}"#, ""), 1);

@@ -6,7 +6,9 @@
 
 pub mod chat;
 pub mod drive;
+pub mod messages;
 pub mod noise;
+pub mod responses;
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ const NEVER: u64 = u64::MAX;
 pub enum Timer {
     /// No content since the provider was connected.
     FirstToken = 1,
-    /// No byte since the last one.
+    /// No content since the last one; comments are none.
     Idle = 2,
     /// No whole answer since the provider was connected.
     Reply = 3,

@@ -9,7 +9,7 @@ use crate::wire::edit;
 use serde_json::value::RawValue;
 
 /// The version of Messages that this wire is written to.
-const VERSION: &str = "2023-06-01";
+pub(crate) const VERSION: &str = "2023-06-01";
 /// `max_tokens` is required; this is for callers and models that say nothing. Small enough for
 /// every model of the family, long enough for most answers.
 const MAX_TOKENS_DEFAULT: u64 = 4096;

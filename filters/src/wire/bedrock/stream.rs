@@ -65,6 +65,13 @@ impl Reply for Stream {
         self.scribe.hand_over(step);
     }
 
+    fn cut(&mut self, step: &mut Step) {
+        if !self.scribe.ended() {
+            self.scribe.shorten();
+        }
+        self.scribe.hand_over(step);
+    }
+
     fn tap(&mut self) -> &mut Tap {
         self.scribe.tap()
     }
