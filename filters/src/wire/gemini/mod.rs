@@ -18,7 +18,7 @@ mod turns;
 pub(super) enum Door {
     /// generativelanguage.googleapis.com
     Studio,
-    /// aiplatform.googleapis.com, whose base URL ends in `/publishers/google`.
+    /// aiplatform.googleapis.com, whose base URL ends in `/locations/…`, or in a publisher of it.
     Vertex,
 }
 

@@ -48,19 +48,22 @@ pub(super) fn build(door: Door, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     out.push(b'}');
     note_messages(&chat, &mut dropped);
     let body = edited(out.into(), ask.params, &mut dropped)?;
-    let path = path(ask.model, ask.peek.stream);
+    let path = path(door, ask);
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage: false })
 }
 
-/// `alt=sse` gives events; without it a stream is one JSON array.
-fn path(model: &str, stream: bool) -> String {
-    let (kind, name) = match model.split_once('/') {
+/// `alt=sse` gives events; without it a stream is one JSON array. Vertex has the models of several
+/// publishers, one of which the base URL may name already.
+fn path(door: Door, ask: &Ask<'_>) -> String {
+    let (kind, name) = match ask.model.split_once('/') {
         Some(("tunedModels", name)) => ("tunedModels", name),
         Some(("models", name)) => ("models", name),
-        _ => ("models", model),
+        _ => ("models", ask.model),
     };
-    let method = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-    format!("/{kind}/{}:{method}", segment(name))
+    let named = door == Door::Studio || ask.base_url.contains("/publishers/");
+    let publisher = if named { "" } else { "/publishers/google" };
+    let method = if ask.peek.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    format!("{publisher}/{kind}/{}:{method}", segment(name))
 }
 
 /// What of the messages has no place at this provider.
