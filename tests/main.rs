@@ -11,6 +11,7 @@ mod clients;
 mod config;
 mod crash;
 mod demo;
+mod dialects;
 mod errors;
 mod failover;
 mod hazards;

@@ -128,9 +128,8 @@ impl Passing {
         let name = event.name.as_deref().and_then(|name| std::str::from_utf8(name).ok());
         let kind = read.kind.as_deref().or(name).unwrap_or_default();
         self.sequence = read.sequence_number.or(self.sequence);
-        let response = read.response.and_then(|raw| {
-            serde_json::from_str::<Response<'_>>(raw.get()).ok()
-        });
+        let response =
+            read.response.and_then(|raw| serde_json::from_str::<Response<'_>>(raw.get()).ok());
         if let Some(response) = &response {
             self.id = response.id.as_deref().map(str::to_owned).or(self.id.take());
             self.tap.model = response.model.as_deref().map(str::to_owned).or(self.tap.model.take());
