@@ -2,6 +2,7 @@
 
 use super::fault::hint;
 use super::provider::rank;
+use super::routing;
 use super::value::{Node, Shape, Value, View, join, view};
 use super::{Server, Unpriced};
 use crate::base::{Glob, ProviderId};
@@ -10,8 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const MODEL: Shape = Shape {
-    known: &["strategy", "targets", "strict", "on_429", "affinity"],
-    later: &["fallback", "max_latency", "hedge", "cache"],
+    known: &[
+        "strategy",
+        "targets",
+        "strict",
+        "on_429",
+        "affinity",
+        "fallback",
+        "max_latency",
+    ],
+    later: &["hedge", "cache"],
 };
 const TARGET: Shape = Shape { known: &["to", "weight", "priority"], later: &[] };
 
@@ -24,25 +33,26 @@ type Providers = BTreeMap<ProviderId, Arc<Provider>>;
 
 pub(super) fn models(root: &View<'_>, providers: Providers, unpriced: &Unpriced) -> Table {
     let mut models = Vec::new();
+    let smart = routing::smart(root);
     for (name, entry) in root.named("models") {
         let path = join("models", name);
         if name.is_empty() || name.matches('*').count() > 1 {
             root.book.fault(entry.at, &path, "a model's name is exact or has one *");
         }
         let Some(v) = view(root.book, &entry.node, path, &MODEL) else { continue };
-        v.choice("strategy", &[("priority", ())], &["weighted", "latency", "cost", "smart"]);
-        let return_429 = v.choice("on_429", &[("failover", false), ("return", true)], &[]);
-        v.choice("affinity", &[("off", ())], &["session", "user", "prefix"]);
         let strict = v.boolean("strict", false);
         let targets = targets(&v, &providers, unpriced);
         let mut model = Model::new(Glob::new(name), targets);
         model.strict = strict;
-        model.return_429 = return_429.unwrap_or(false);
+        routing::model(&v, &mut model, &smart);
         models.push(Arc::new(model));
     }
     models.sort_by_key(|m: &Arc<Model>| rank(m.name.as_str()));
     unpriced_offers(root, &providers, unpriced);
-    Table { models, providers }
+    let mut table = Table { models, providers, smart, rules: Vec::new() };
+    routing::names(root, &table);
+    table.rules = routing::rules(root, &table);
+    table
 }
 
 fn targets(v: &View<'_>, providers: &Providers, unpriced: &Unpriced) -> Vec<Target> {

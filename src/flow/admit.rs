@@ -2,9 +2,8 @@
 
 use super::ticket::{Admission, Ticket};
 use crate::access::{Denied, Key};
-use crate::config::Unpriced;
 use crate::meter::{Admitted, Outcome};
-use crate::route::{Model, Plan};
+use crate::route::Model;
 use bytes::Bytes;
 use std::sync::Arc;
 use weir_filters::error::{ApiError, Code};
@@ -66,20 +65,31 @@ impl Ticket {
         if key.end_users {
             self.record.end_user = super::user::end_user(self.arrival.user.as_deref(), &peek);
         }
-        let asked = key.aliases.get(named).unwrap_or(named).clone();
+        let asked = key.aliases.get(named).unwrap_or(named);
+        let prompt_tokens = peek.estimate();
+        let asked = self.routed(&key, asked, prompt_tokens).unwrap_or_else(|| asked.clone());
         let model = self.model(&key, &asked)?;
-        let mut plan = Plan::new(&model, &asked, seed);
-        if self.snapshot.server.unpriced == Unpriced::Refuse {
-            plan.retain(|p, model| p.offer(model).is_some_and(|o| o.price.is_some()));
-        }
+        self.govern(&key, &asked);
+        let (asked, model, degraded) = self.affordable(&key, asked, model);
+        let need = Arc::new(self.need(&peek, &model, prompt_tokens));
+        let plan = self.plan(&model, &asked, &need, seed);
         if !plan.has_more() {
-            let why =
-                format!("the model `{asked}` has no price, and unpriced models are refused here");
+            let why = if self.taken.priced { "its budget is in money" } else { "such are refused here" };
+            let why = format!("the model `{asked}` has no price, and {why}");
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
         }
-        let prompt_tokens = peek.estimate();
-        self.admission = Some(Admission { peek, model, asked, plan, prompt_tokens });
-        Ok(())
+        self.admission = Some(Admission {
+            peek,
+            origin: model,
+            asked,
+            need,
+            seed,
+            plan,
+            fallbacks: 0,
+            degraded,
+            prompt_tokens,
+        });
+        self.measure_ask()
     }
 
     /// The model behind a name, if this key may use it.

@@ -52,10 +52,10 @@ impl Ticket {
                 return Err(ApiError::new(Code::Internal, "a try without an admission"));
             };
             let Some(choice) = admission.plan.choose(now) else {
-                if admission.plan.force(now) {
+                if admission.plan.force(now) || self.fall_back(now) || self.relax() {
                     continue;
                 }
-                if let Some(wait) = admission.plan.patience(now, |most| fastrand::u64(0..=most)) {
+                if let Some(wait) = self.patience(now) {
                     return Ok(Step::Wait(wait));
                 }
                 return Err(refused.unwrap_or_else(|| self.nobody(now)));
@@ -71,13 +71,22 @@ impl Ticket {
         }
     }
 
+    fn relax(&mut self) -> bool {
+        self.admission.as_mut().is_some_and(|admission| admission.plan.relax())
+    }
+
+    fn patience(&mut self, now: Instant) -> Option<Duration> {
+        let plan = &mut self.admission.as_mut()?.plan;
+        plan.patience(now, |most| fastrand::u64(0..=most))
+    }
+
     /// A try on this target; `None` where it cannot be asked now.
     fn try_on(&mut self, choice: &Choice, now: Instant) -> Result<Option<Attempt>, ApiError> {
         let Some(admission) = self.admission.as_mut() else { return Ok(None) };
         let provider = choice.provider.clone();
         let Ok(pass) = Pass::take(&choice.live, &provider.breaker, now) else { return Ok(None) };
         let insist = admission.plan.insists();
-        let Ok(key) = provider.live().credential(&choice.live, insist, now) else { return Ok(None) };
+        let Ok(key) = provider.live(now).credential(&choice.live, insist, now) else { return Ok(None) };
         let offer = provider.offer(&choice.model);
         let ask = Ask {
             peek: &admission.peek,
@@ -89,7 +98,7 @@ impl Ticket {
             api_version: provider.api_version.as_deref(),
         };
         let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
-        if admission.model.strict
+        if admission.plan.model().strict
             && let Some(field) = outgoing.dropped.first()
         {
             let why = format!("the provider cannot take `{field}`, and the model is strict");
@@ -153,7 +162,6 @@ impl Ticket {
         now: Instant,
         tap: Option<&mut Tap>,
     ) -> Next {
-        let elapsed = now.saturating_duration_since(self.arrival.at);
         if self.may_be_billed(fault) {
             self.record.wasted = self.record.wasted.saturating_add(self.wasted_by(tap));
         }
@@ -176,9 +184,9 @@ impl Ticket {
         }
         let rests = rest(&running, failure, now);
         if final_class(failure.class) {
-            return Next::Stop;
+            return if self.goes_longer(failure.class) { Next::Other } else { Next::Stop };
         }
-        if rests && other_key(&mut admission.plan, fault, elapsed, now) {
+        if rests && other_key(&mut admission.plan, fault, now) {
             return Next::Again(Duration::ZERO);
         }
         let asked = match failure.class {
@@ -186,7 +194,7 @@ impl Ticket {
             Class::RateHopeless => Some(Duration::MAX),
             _ => failure.retry_after,
         };
-        admission.plan.failed(fault, elapsed, asked, |most| fastrand::u64(0..=most))
+        admission.plan.failed(fault, now, asked, |most| fastrand::u64(0..=most))
     }
 
     /// A failed try costs nothing when it never got out, or was turned away with a status.
@@ -268,7 +276,7 @@ fn rest(running: &Running, failure: &Failure, now: Instant) -> bool {
         _ => return false,
     };
     let rest = Rest { until: now + wait, why, named: named.is_some() };
-    let live = running.provider.live();
+    let live = running.provider.live(now);
     let target = live.target(&running.model, now);
     if live.lie_down(&target, running.key, rest, now) && why != Why::Rate {
         let provider = running.provider.id.as_str();
@@ -281,10 +289,10 @@ fn rest(running: &Running, failure: &Failure, now: Instant) -> bool {
 }
 
 /// Whether the target is asked again at once, with another of its credentials.
-fn other_key(plan: &mut Plan, fault: Fault, elapsed: Duration, now: Instant) -> bool {
+fn other_key(plan: &mut Plan, fault: Fault, now: Instant) -> bool {
     let Some(choice) = plan.current().cloned() else { return false };
-    let free = choice.provider.live().credential(&choice.live, false, now);
-    free.is_ok_and(|key| key.credential.is_some()) && plan.other_key(fault, elapsed)
+    let free = choice.provider.live(now).credential(&choice.live, false, now);
+    free.is_ok_and(|key| key.credential.is_some()) && plan.other_key(fault, now)
 }
 
 /// Whole milliseconds, saturating.

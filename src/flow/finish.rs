@@ -67,7 +67,10 @@ impl Ticket {
 
     pub(super) fn write(&mut self, mut ending: Ending<'_>) -> Committed {
         self.done = true;
-        let measured = self.measure(ending.outcome, ending.tap.take());
+        let mut tap = ending.tap.take();
+        let measured = self.measure(ending.outcome, tap.as_deref_mut());
+        self.learn(ending.outcome, &measured, tap.as_deref());
+        self.settle(&measured);
         let mut event = self.event(ending.outcome, ending.status);
         event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
         event.usage = measured.usage.into();
@@ -130,7 +133,7 @@ impl Ticket {
                 .or_else(|| last.map(|a| a.provider.clone())),
             credential: running.and_then(|r| r.credential.as_ref().map(|c| c.name.clone())),
             model: running.map(|r| r.model.to_string()).or_else(|| last.map(|a| a.model.clone())),
-            limited_by: None,
+            limited_by: record.limited_by.as_ref().map(ToString::to_string),
             status,
             error_code: None,
             outcome,
@@ -146,12 +149,13 @@ impl Ticket {
             cost_nano_usd: Some(NanoUsd(0)),
             wasted_cost_nano_usd: NanoUsd(record.wasted),
             price_source: self.price().map(|p| p.source.clone()),
-            reserved_tokens: 0,
+            reserved_tokens: self.reserved_tokens(),
             ttft_ms: record.ttft.map(millis),
             duration_ms: millis(arrival.at.elapsed()),
             overhead_us: u64::try_from(record.overhead.as_micros()).unwrap_or(u64::MAX),
             cache: None,
-            degraded_from: None,
+            degraded_from: (self.admission.as_ref())
+                .and_then(|a| a.degraded.as_ref().map(|d| d.from.clone())),
             config_version: self.snapshot.version.clone(),
         }
     }
@@ -160,8 +164,11 @@ impl Ticket {
     pub fn first_content(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.arrival.at);
         self.record.ttft.get_or_insert(since);
-        if let Some(pass) = self.running.as_mut().and_then(|r| r.pass.as_mut()) {
-            pass.started(now);
+        if let Some(running) = self.running.as_mut()
+            && let Some(pass) = running.pass.as_mut()
+        {
+            let time = now.saturating_duration_since(running.began);
+            pass.started(self.record.streamed, time, now);
         }
     }
 }

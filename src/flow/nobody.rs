@@ -2,6 +2,7 @@
 
 use super::ticket::Ticket;
 use crate::route::live::Block;
+use crate::route::need::Lack;
 use crate::route::rest::Why;
 use std::time::{Duration, Instant};
 use weir_filters::error::{ApiError, Code};
@@ -20,13 +21,49 @@ impl Ticket {
     pub(super) fn nobody(&self, now: Instant) -> ApiError {
         let blocks = self.admission.as_ref().map(|a| a.plan.blocks(now)).unwrap_or_default();
         if let Some(failure) = &self.record.failure {
-            return ApiError::from_failure(failure, self.record.targets_failed + blocks.len());
+            let tried = self.record.targets_failed + blocks.len();
+            return self.with_equivalents(ApiError::from_failure(failure, tried), now);
+        }
+        if let Some(error) = self.misfit().filter(|_| blocks.is_empty()) {
+            return error;
         }
         let mut blocked = Blocked::default();
         for (_, _, block) in &blocks {
             blocked.add(*block, now);
         }
-        blocked.error()
+        self.with_equivalents(blocked.error(), now)
+    }
+
+    /// The request itself is what no target of its model can take.
+    fn misfit(&self) -> Option<ApiError> {
+        let admission = self.admission.as_ref()?;
+        let asked = &admission.asked;
+        if admission.plan.is_mismatch() {
+            let why = format!("no target of `{asked}` is tagged for this task_type and budget_tier");
+            return Some(ApiError::new(Code::InvalidRequest, why).param("task_type"));
+        }
+        let lack = admission.plan.lack()?;
+        let why = format!("no target of `{asked}` can take this request: {}", lack.say());
+        let (code, param) = match lack {
+            Lack::Context(_) | Lack::Far(_) => (Code::ContextLengthExceeded, "messages"),
+            Lack::Output(_) => (Code::InvalidRequest, "max_tokens"),
+            Lack::Tools => (Code::InvalidRequest, "tools"),
+            Lack::Images => (Code::InvalidRequest, "messages"),
+            Lack::Schema => (Code::InvalidRequest, "response_format"),
+        };
+        Some(ApiError::new(code, why).param(param))
+    }
+
+    /// A 503 names what else the caller may ask.
+    fn with_equivalents(&self, mut error: ApiError, now: Instant) -> ApiError {
+        if error.code == Code::NoHealthyUpstream {
+            let names = self.equivalents(now);
+            if !names.is_empty() {
+                error.message.push_str("; this key may use instead: ");
+                error.message.push_str(&names.join(", "));
+            }
+        }
+        error
     }
 }
 

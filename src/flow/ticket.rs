@@ -5,9 +5,10 @@ use super::budget::Held;
 use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::Snapshot;
+use crate::limit::{Ask, Refusal, Reservation, Rule};
 use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::live::Pass;
-use crate::route::{Model, Plan, Provider};
+use crate::route::{Model, Need, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::{Api, Dialect};
@@ -46,6 +47,22 @@ pub struct Arrival {
     pub budget_tier: Option<String>,
     /// `x-weir-user`.
     pub user: Option<String>,
+    /// What the head says of how it wants to be served.
+    pub wishes: Wishes,
+}
+
+/// How a caller wants to be served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// `x-weir-max-latency-ms`.
+    pub max_latency: Option<Duration>,
+    /// `x-weir-retry: none`.
+    pub once: bool,
+    /// `x-session-id`.
+    pub session: Option<String>,
+    /// The caller gives up this long after it came (`x-stainless-timeout` and its kin): nothing
+    /// new begins for it then.
+    pub patience: Option<Duration>,
 }
 
 /// A request after admission: what it asks, and where it may go.
@@ -54,13 +71,32 @@ pub struct Admission {
     /// The body, read.
     pub peek: Peek,
     /// The public model.
-    pub model: Arc<Model>,
-    /// The name it was asked by, after aliases.
+    pub origin: Arc<Model>,
+    /// The name it was asked by, after aliases and routes.
     pub asked: String,
-    /// What is tried, in order.
+    /// What it needs of a target.
+    pub need: Arc<Need>,
+    /// A random number of its own.
+    pub seed: u64,
+    /// What is tried, of `origin` or of an equivalent model.
     pub plan: Plan,
+    /// How many equivalent models have been looked at.
+    pub fallbacks: usize,
+    /// An equivalent model serves.
+    pub degraded: Option<Degraded>,
     /// Estimated prompt tokens.
     pub prompt_tokens: u64,
+}
+
+/// An equivalent model serves instead of the one that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Degraded {
+    /// The model that was asked for.
+    pub from: String,
+    /// The one that serves.
+    pub to: String,
+    /// Why, in one word.
+    pub reason: &'static str,
 }
 
 /// The try that is running, or the last one.
@@ -113,6 +149,23 @@ pub struct Record {
     pub units: Units,
     /// Request members the provider could not take.
     pub dropped: Vec<String>,
+    /// The rule that refused it or cut it.
+    pub limited_by: Option<Arc<str>>,
+}
+
+/// What a request takes of its owners' rules.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The rules it is held against.
+    pub rules: Vec<Arc<Rule>>,
+    /// What it asks for at most.
+    pub ask: Ask,
+    /// One of the rules is a budget of money, so a model without a price is no choice.
+    pub priced: bool,
+    /// What it holds of them; absent before it is admitted.
+    pub reservation: Option<Reservation>,
+    /// Why it was not.
+    pub refused: Option<Refusal>,
 }
 
 /// One request, from its head to its event. Dropped without [`Ticket::commit`] it books itself as
@@ -135,6 +188,8 @@ pub struct Ticket {
     pub running: Option<Running>,
     /// Everything else.
     pub record: Record,
+    /// What it takes of limits and budgets.
+    pub taken: Taken,
     /// Bytes of bodies it holds.
     pub held: Held,
     pub(super) done: bool,
@@ -168,6 +223,7 @@ impl Ticket {
             admission: None,
             running: None,
             record: Record::default(),
+            taken: Taken::default(),
             held,
             done: false,
         }

@@ -12,6 +12,8 @@ pub enum Kind {
     Models,
     /// One model.
     Model,
+    /// What the key has used and has left.
+    Usage,
     /// Alive, without a key.
     Health,
     /// Ready, without a key.
@@ -69,7 +71,7 @@ const ENDPOINTS: &[(&str, &str, Endpoint)] = &[
     ("/v1/rerank", "POST", passed("rerank", Passed::Rerank)),
     ("/v1/moderations", "POST", passed("moderations", Passed::Moderation)),
     ("/v1/realtime", "GET", at("realtime", Kind::NotYet)),
-    ("/v1/usage", "GET", at("usage", Kind::NotYet)),
+    ("/v1/usage", "GET", at("usage", Kind::Usage)),
 ];
 
 impl Endpoint {
@@ -101,7 +103,7 @@ impl Endpoint {
     pub fn is_metered(&self) -> bool {
         match self.kind {
             Kind::Ask(api) => api.costs(),
-            Kind::NotYet => self.label != "usage",
+            Kind::NotYet => true,
             _ => false,
         }
     }

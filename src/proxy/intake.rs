@@ -3,7 +3,7 @@
 use super::answer;
 use super::endpoint::{Endpoint, Kind};
 use super::settle::LEAVING;
-use crate::flow::{Arrival, Phase, Ticket};
+use crate::flow::{Arrival, Phase, Ticket, Wishes};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -56,6 +56,24 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         task_type: text("x-weir-task-type").map(str::to_owned),
         budget_tier: text("x-weir-budget-tier").map(str::to_owned),
         user: text("x-weir-user").map(str::to_owned),
+        wishes: wishes(text),
+    }
+}
+
+/// How the caller wants to be served. OpenAI's and Anthropic's libraries tell how many seconds
+/// they wait; ours to keep, theirs to enforce.
+fn wishes<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Wishes {
+    let seconds = |name| {
+        let given = text(name)?.trim().parse::<f64>().ok()?;
+        Duration::try_from_secs_f64(given).ok().filter(|d| !d.is_zero())
+    };
+    let millis = text("x-weir-max-latency-ms").and_then(|v| v.trim().parse().ok());
+    let patience = [seconds("x-stainless-read-timeout"), seconds("x-stainless-timeout")];
+    Wishes {
+        max_latency: millis.map(Duration::from_millis),
+        once: text("x-weir-retry").is_some_and(|v| v.trim().eq_ignore_ascii_case("none")),
+        session: text("x-session-id").filter(|v| !v.is_empty()).map(str::to_owned),
+        patience: patience.into_iter().flatten().min(),
     }
 }
 
@@ -140,6 +158,10 @@ pub async fn take(
     match endpoint.kind {
         Kind::Models => super::models::list(ticket),
         Kind::Model => super::models::one(ticket),
+        Kind::Usage => Ok(match ticket.usage().await {
+            Ok(page) => local(ticket, page.to_string().into())?,
+            Err(refused) => Taken::Refused(refused),
+        }),
         Kind::NotYet => {
             let why = format!("{} is not in this version", ticket.arrival.path);
             Ok(Taken::Refused(ApiError::new(Code::NotImplemented, why)))
@@ -170,13 +192,18 @@ async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
         Err(refused) => return Ok(Taken::Refused(refused)),
     };
     let since = Instant::now();
-    let admitted = ticket.admit(body, fastrand::u64(..));
+    let mut admitted = ticket.admit(body, fastrand::u64(..));
+    if admitted.is_ok()
+        && let Some(body) = ticket.answered_here()
+    {
+        return local(ticket, body);
+    }
+    if admitted.is_ok() {
+        admitted = ticket.reserve().await;
+    }
     ticket.own_since(since);
     Ok(match admitted {
-        Ok(()) => match ticket.answered_here() {
-            Some(body) => return local(ticket, body),
-            None => Taken::Proxy,
-        },
+        Ok(()) => Taken::Proxy,
         Err(refused) => Taken::Refused(refused),
     })
 }

@@ -1,5 +1,7 @@
 //! What a running gateway learns of its targets and credentials: kept by name, over reloads.
 
+use super::budget::Budget;
+use super::latency::Latency;
 use super::breaker::{self, Breaker, Outcome, Rule, State};
 use super::rest::{Rest, Rests, Why};
 use super::{Provider, Table};
@@ -42,6 +44,8 @@ pub struct TargetLive {
     breaker: Mutex<Breaker>,
     /// Credentials that are too fast for this model.
     rates: Rests,
+    /// Times to first content: of JSON answers, of streams.
+    latency: [Latency; 2],
 }
 
 /// Why a target cannot be asked now.
@@ -60,7 +64,15 @@ impl TargetLive {
             calm: AtomicBool::new(true),
             breaker: Mutex::new(Breaker::new(now)),
             rates: Rests::default(),
+            latency: [Latency::new(now), Latency::new(now)],
         }
+    }
+
+    /// How fast it has been, with streams or without.
+    #[must_use]
+    pub fn latency(&self, stream: bool) -> &Latency {
+        let [whole, streamed] = &self.latency;
+        if stream { streamed } else { whole }
     }
 
     /// The breaker's state.
@@ -113,8 +125,9 @@ impl Pass {
         Ok(Self { live: live.clone(), rule: *rule, pass: Some(pass) })
     }
 
-    /// The first content has come.
-    pub fn started(&mut self, now: Instant) {
+    /// The first content has come, this long after the provider was connected.
+    pub fn started(&mut self, stream: bool, time: Duration, now: Instant) {
+        self.live.latency(stream).note(time, now);
         if let Some(pass) = self.pass.as_mut().filter(|pass| pass.is_probe()) {
             self.live.with(|breaker| breaker.started(&self.rule, pass, now));
         }
@@ -149,6 +162,8 @@ pub struct ProviderLive {
     /// Its credentials, in the order of config.
     pub credentials: Vec<Arc<CredentialLive>>,
     turns: Turns,
+    /// Its retries.
+    pub budget: Arc<Budget>,
     models: RwLock<HashMap<Arc<str>, Arc<TargetLive>>>,
 }
 
@@ -173,7 +188,7 @@ pub struct CredentialLive {
 }
 
 impl ProviderLive {
-    fn new(provider: &Provider) -> Self {
+    fn new(provider: &Provider, now: Instant) -> Self {
         let live = |credential: &Arc<Credential>| {
             let id = NUMBERS.fetch_add(1, Ordering::Relaxed);
             Arc::new(CredentialLive { credential: credential.clone(), id, rests: Rests::default() })
@@ -182,6 +197,7 @@ impl ProviderLive {
             id: provider.id.clone(),
             credentials: provider.credentials.iter().map(live).collect(),
             turns: Turns::default(),
+            budget: Arc::new(Budget::new(now)),
             models: RwLock::default(),
         }
     }
@@ -304,8 +320,8 @@ impl Registry {
         let mut providers = self.providers.lock();
         providers.retain(|id, _| table.providers.contains_key(id));
         for (id, provider) in &table.providers {
-            let kept = providers.remove(id).map(|old| old.onto(provider));
-            let live = kept.unwrap_or_else(|| Arc::new(ProviderLive::new(provider)));
+            let kept = providers.remove(id).map(|old| old.onto(provider, now));
+            let live = kept.unwrap_or_else(|| Arc::new(ProviderLive::new(provider, now)));
             let live = provider.live.get_or_init(|| live).clone();
             providers.insert(id.clone(), live);
         }
@@ -316,7 +332,7 @@ impl Registry {
             model.turns.get_or_init(|| turns.clone());
             for target in &model.targets {
                 if let Some(name) = &target.model {
-                    target.live.get_or_init(|| target.provider.live().target(name, now));
+                    target.live.get_or_init(|| target.provider.live(now).target(name, now));
                 }
             }
         }
@@ -332,11 +348,11 @@ impl Registry {
 
 impl ProviderLive {
     /// This state under a provider's new table: a credential whose secret is new starts afresh.
-    fn onto(self: Arc<Self>, provider: &Provider) -> Arc<Self> {
+    fn onto(self: Arc<Self>, provider: &Provider, now: Instant) -> Arc<Self> {
         if self.credentials.iter().map(|c| &c.credential).eq(&provider.credentials) {
             return self;
         }
-        let fresh = Self::new(provider);
+        let fresh = Self::new(provider, now);
         let known = |live: &Arc<CredentialLive>| {
             let secret = &live.credential.secret;
             let old = self.credentials.iter().find(|old| old.credential.secret == *secret);
@@ -344,13 +360,14 @@ impl ProviderLive {
         };
         let credentials = fresh.credentials.iter().map(known).collect();
         let models = RwLock::new(self.models.read().clone());
-        Arc::new(Self { id: self.id.clone(), credentials, turns: fresh.turns, models })
+        let (id, budget) = (self.id.clone(), self.budget.clone());
+        Arc::new(Self { id, credentials, turns: fresh.turns, budget, models })
     }
 }
 
 impl Provider {
     /// What is known of it; nothing before a gateway has adopted its table.
-    pub fn live(&self) -> &Arc<ProviderLive> {
-        self.live.get_or_init(|| Arc::new(ProviderLive::new(self)))
+    pub fn live(&self, now: Instant) -> &Arc<ProviderLive> {
+        self.live.get_or_init(|| Arc::new(ProviderLive::new(self, now)))
     }
 }

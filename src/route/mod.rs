@@ -1,18 +1,27 @@
 //! Where a request may go: providers, the models they offer, and the targets behind each public name.
 
 pub mod breaker;
+pub mod budget;
+pub mod latency;
 pub mod live;
+pub mod need;
+pub mod pick;
 pub mod plan;
 pub mod provider;
 pub mod rest;
+pub mod rules;
+pub mod strategy;
 
 pub use plan::{Choice, Plan};
+pub use need::Need;
+pub use strategy::{Affinity, Smart, Strategy};
 pub use provider::{Auth, Base, Fault, Faults, Offer, Provider};
 
 use crate::base::{Glob, ProviderId};
 use live::{TargetLive, Turns};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// One way to serve a public model.
 #[derive(Debug, Clone)]
@@ -25,6 +34,8 @@ pub struct Target {
     pub weight: u32,
     /// Lower goes first; 1 is the default.
     pub priority: u32,
+    /// Its place among the provider's offers, where it has one and `model` is given.
+    pub offer: Option<usize>,
     /// What is known of it; empty before a gateway adopts its table, and where `model` is `None`.
     pub live: OnceLock<Arc<TargetLive>>,
 }
@@ -40,6 +51,18 @@ pub struct Model {
     pub strict: bool,
     /// A provider's 429 is the caller's at once.
     pub return_429: bool,
+    /// How targets are weighed.
+    pub strategy: Strategy,
+    /// What keeps requests on one target.
+    pub affinity: Affinity,
+    /// `[smart]`, for all to read what an unseen target counts as.
+    pub smart: Arc<Smart>,
+    /// Slower targets come last.
+    pub max_latency: Option<Duration>,
+    /// Equivalent models, asked where no target serves.
+    pub fallback: Vec<String>,
+    /// A target lacks something that only a look into the body tells of.
+    pub picky: bool,
     /// Whose turn it is; set when a gateway adopts the table.
     pub turns: OnceLock<Arc<Turns>>,
 }
@@ -51,6 +74,10 @@ pub struct Table {
     pub models: Vec<Arc<Model>>,
     /// By name.
     pub providers: BTreeMap<ProviderId, Arc<Provider>>,
+    /// `[smart]`
+    pub smart: Arc<Smart>,
+    /// `[[routes]]`
+    pub rules: Vec<rules::Rule>,
 }
 
 impl Table {
@@ -97,7 +124,9 @@ impl Target {
     /// With weight 1, in the first group.
     #[must_use]
     pub fn new(provider: Arc<Provider>, model: Option<Arc<str>>) -> Self {
-        Self { provider, model, weight: 1, priority: 1, live: OnceLock::new() }
+        let fits = |model: &Arc<str>| provider.offers.iter().position(|o| o.name.matches(model));
+        let offer = model.as_ref().and_then(fits);
+        Self { provider, model, weight: 1, priority: 1, offer, live: OnceLock::new() }
     }
 }
 
@@ -105,6 +134,20 @@ impl Model {
     /// With everything else as config's defaults have it.
     #[must_use]
     pub fn new(name: Glob, targets: Vec<Target>) -> Self {
-        Self { name, targets, strict: false, return_429: false, turns: OnceLock::new() }
+        let lacking = |o: &Offer| !(o.tools && o.images && o.schema);
+        let picky = targets.iter().any(|t| t.provider.offers.iter().any(lacking));
+        Self {
+            name,
+            targets,
+            strict: false,
+            return_429: false,
+            strategy: Strategy::default(),
+            affinity: Affinity::default(),
+            smart: Arc::default(),
+            max_latency: None,
+            fallback: Vec::new(),
+            picky,
+            turns: OnceLock::new(),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Which target of a request is tried next, and what follows a failed try.
 
 use super::live::{Block, TargetLive};
-use super::{Fault, Model, Provider, Target};
+use super::need::{Lack, Need, lack};
+use super::{Fault, Model, Provider, Smart, Strategy, Target};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,9 +32,16 @@ pub enum Next {
 /// are picked one by one, when they are needed, by what is known of them then.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    model: Arc<Model>,
-    asked: Arc<str>,
-    seed: u64,
+    pub(super) model: Arc<Model>,
+    pub(super) asked: Arc<str>,
+    pub(super) need: Arc<Need>,
+    pub(super) arrived: Instant,
+    pub(super) seed: u64,
+    pub(super) strategy: Strategy,
+    /// Only targets that `[smart]` tags for this task and tier.
+    pub(super) tagged: bool,
+    /// Targets that may lack something by an estimate are asked too.
+    pub(super) lenient: bool,
     /// Targets that are done with; empty until there is one.
     gone: Vec<bool>,
     current: Option<(usize, Choice)>,
@@ -45,16 +53,30 @@ pub struct Plan {
     waits: u32,
     tried: usize,
     counted: bool,
+    /// Another model may be asked when this one is used up.
+    spare: bool,
 }
 
 impl Plan {
-    /// Over a model's targets. `seed` is any random number.
+    /// Over the targets of a model that was asked for by this name, for a request that came at
+    /// `arrived`. `seed` is any random number.
     #[must_use]
-    pub fn new(model: &Arc<Model>, asked: &str, seed: u64) -> Self {
-        Self {
+    pub fn new(
+        model: &Arc<Model>,
+        asked: &str,
+        need: &Arc<Need>,
+        arrived: Instant,
+        seed: u64,
+    ) -> Self {
+        let mut plan = Self {
             model: model.clone(),
             asked: asked.into(),
+            need: need.clone(),
+            arrived,
             seed,
+            strategy: model.strategy,
+            tagged: false,
+            lenient: false,
             gone: Vec::new(),
             current: None,
             insist: false,
@@ -63,7 +85,38 @@ impl Plan {
             waits: 0,
             tried: 0,
             counted: false,
+            spare: !model.fallback.is_empty(),
+        };
+        plan.weigh_smartly();
+        plan
+    }
+
+    /// Where no target is tagged for the request, the cheapest takes it, or nobody.
+    fn weigh_smartly(&mut self) {
+        if self.strategy != Strategy::Smart {
+            return;
         }
+        let smart: &Smart = &self.model.smart;
+        let fits = |t: &Target| smart.matches(self.model.offer(t, &self.asked), &self.need);
+        self.tagged = smart.strict || self.model.targets.iter().any(fits);
+        if !self.tagged {
+            self.strategy = Strategy::Cost;
+        }
+    }
+
+    /// The model it is a plan of.
+    #[must_use]
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// Goes on where another plan of the same request ends. `spare`: a third may follow.
+    #[must_use]
+    pub fn after(mut self, other: &Self, spare: bool) -> Self {
+        self.tried = other.targets_tried();
+        self.waits = other.waits;
+        self.spare = spare;
+        self
     }
 
     /// The target that is being tried.
@@ -92,6 +145,9 @@ impl Plan {
     /// Takes a target that nobody but ourselves says is too fast. False: there is none.
     pub fn force(&mut self, now: Instant) -> bool {
         let guessed = |block| matches!(block, Block::Resting(rest) if rest.is_guess());
+        if self.need.once && self.tried > 0 {
+            return false;
+        }
         let found = self.blocks(now).into_iter().find(|(_, _, block)| guessed(*block));
         let Some((at, ..)) = found else { return false };
         self.go(at, now);
@@ -111,8 +167,46 @@ impl Plan {
             (heals && ready && !self.model.return_429).then_some((left, retry.backoff))
         };
         let (left, backoff) = self.blocks(now).into_iter().filter_map(wait).min()?;
+        let wait = left + Duration::from_millis(jitter(millis(backoff)));
+        if self.need.once || self.is_late(now + wait) {
+            return None;
+        }
         self.waits += 1;
-        Some(left + Duration::from_millis(jitter(millis(backoff))))
+        Some(wait)
+    }
+
+    /// From now on targets that lack something by an estimate only may be asked: nobody else is
+    /// left, and the provider knows better. False: it was so before.
+    pub fn relax(&mut self) -> bool {
+        !std::mem::replace(&mut self.lenient, true)
+    }
+
+    /// What the targets that nobody has asked lack, the least of it.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        let left = self.model.targets.iter().enumerate().filter(|(i, t)| t.weight > 0 && !self.is_gone(*i));
+        left.filter_map(|(_, t)| self.lacks(t)).min()
+    }
+
+    /// Nobody is tagged for this request's task and tier, and `[smart]` refuses it then.
+    #[must_use]
+    pub fn is_mismatch(&self) -> bool {
+        self.tagged && !self.model.targets.iter().any(|t| self.is_tagged(t))
+    }
+
+    pub(super) fn is_tagged(&self, target: &Target) -> bool {
+        let offer = self.model.offer(target, &self.asked);
+        !self.tagged || self.model.smart.matches(offer, &self.need)
+    }
+
+    pub(super) fn lacks(&self, target: &Target) -> Option<Lack> {
+        self.model.offer(target, &self.asked).and_then(|offer| lack(offer, &self.need))
+    }
+
+    /// The caller has given up by then.
+    fn is_late(&self, then: Instant) -> bool {
+        let gone = then.saturating_duration_since(self.arrived);
+        self.need.patience.is_some_and(|most| gone >= most)
     }
 
     /// The targets that are not done with and cannot be asked now, each with the reason.
@@ -120,6 +214,8 @@ impl Plan {
     pub fn blocks(&self, now: Instant) -> Vec<(usize, &Target, Block)> {
         (self.model.targets.iter().enumerate())
             .filter(|(i, target)| target.weight > 0 && !self.is_gone(*i))
+            .filter(|(_, target)| self.lacks(target).is_none_or(|l| self.lenient && l.is_doubtful()))
+            .filter(|(_, target)| self.is_tagged(target))
             .filter_map(|(i, target)| Some((i, target, self.check(target, now).err()?)))
             .collect()
     }
@@ -172,10 +268,10 @@ impl Plan {
 
     /// The current try has failed on its credential, and another one is free: whether it is asked
     /// at once. It is not a further try of the target.
-    pub fn other_key(&mut self, fault: Fault, elapsed: Duration) -> bool {
+    pub fn other_key(&mut self, fault: Fault, now: Instant) -> bool {
         let Some(choice) = self.current() else { return false };
         let provider = choice.provider.clone();
-        let young = provider.failover.max_elapsed.is_none_or(|most| elapsed < most);
+        let young = self.is_young(&provider, now) && !self.need.once;
         self.keys_here += 1;
         let ask = provider.failover.on.holds(fault)
             && young
@@ -186,13 +282,19 @@ impl Plan {
         ask
     }
 
-    /// The current try has failed, `elapsed` after the request came. `jitter` gives a number in
-    /// `0..=its argument` (milliseconds); a provider's own `asked` wait is respected as a minimum
-    /// where it fits into `max_backoff`, else the same target is not asked again.
+    fn is_young(&self, provider: &Provider, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.arrived);
+        !self.is_late(now) && provider.failover.max_elapsed.is_none_or(|most| elapsed < most)
+    }
+
+    /// The current try has failed. `jitter` gives a number in `0..=its argument` (milliseconds); a
+    /// provider's own `asked` wait is respected as a minimum where it fits into `max_backoff`, else
+    /// the same target is not asked again. Nothing begins when the caller has given up, and no
+    /// retry for which its provider's budget has none left.
     pub fn failed(
         &mut self,
         fault: Fault,
-        elapsed: Duration,
+        now: Instant,
         asked: Option<Duration>,
         jitter: impl FnOnce(u64) -> u64,
     ) -> Next {
@@ -201,18 +303,21 @@ impl Plan {
         let retry = &provider.retry;
         let given_up = self.model.return_429 && fault == Fault::Status(429);
         let patient = asked.is_none_or(|wait| wait <= retry.max_backoff);
-        let heals = !matches!(fault, Fault::Auth | Fault::Quota) && !given_up;
+        let heals = !matches!(fault, Fault::Auth | Fault::Quota) && !given_up && !self.need.once;
         if heals && patient && self.tries_here < retry.attempts && retry.on.holds(fault) {
             let doubled = retry.backoff.saturating_mul(1 << (self.tries_here.max(1) - 1).min(16));
             let wait = Duration::from_millis(jitter(millis(doubled.min(retry.max_backoff))));
             // On top of what was asked: callers that were turned away together must not come back
             // together.
-            return Next::Again(wait.saturating_add(asked.unwrap_or_default()));
+            let wait = wait.saturating_add(asked.unwrap_or_default());
+            let late = now.checked_add(wait).is_none_or(|then| self.is_late(then));
+            if !late && provider.live(now).budget.spend(now) {
+                return Next::Again(wait);
+            }
         }
-        let failover = &provider.failover;
-        let young = failover.max_elapsed.is_none_or(|most| elapsed < most);
+        let goes_on = provider.failover.on.holds(fault) && self.is_young(&provider, now) && !given_up;
         self.leave();
-        let goes_on = failover.on.holds(fault) && young && !given_up && self.has_more();
+        let goes_on = goes_on && !self.need.once && (self.has_more() || self.spare);
         if goes_on { Next::Other } else { Next::Stop }
     }
 
@@ -221,8 +326,12 @@ impl Plan {
         let provider = target.provider.clone();
         let model = target.model.clone().unwrap_or_else(|| self.asked.clone());
         let live = target.live.get().cloned();
-        let live = live.unwrap_or_else(|| provider.live().target(&model, now));
+        let live = live.unwrap_or_else(|| provider.live(now).target(&model, now));
         self.current = Some((at, Choice { provider, model, live }));
+        if let Some((_, choice)) = &self.current {
+            choice.live.latency(self.need.stream).touch(now);
+            choice.provider.live(now).budget.earn();
+        }
         (self.tries_here, self.keys_here, self.counted, self.insist) = (0, 0, false, false);
     }
 
@@ -242,12 +351,12 @@ impl Plan {
         }
     }
 
-    fn is_gone(&self, at: usize) -> bool {
+    pub(super) fn is_gone(&self, at: usize) -> bool {
         self.gone.get(at).copied().unwrap_or(false)
     }
 
-    fn check(&self, target: &Target, now: Instant) -> Result<(), Block> {
-        let provider = target.provider.live();
+    pub(super) fn check(&self, target: &Target, now: Instant) -> Result<(), Block> {
+        let provider = target.provider.live(now);
         let found = match target.live.get() {
             Some(live) => provider.check(live, &target.provider.breaker, now),
             None => {
@@ -260,58 +369,6 @@ impl Plan {
             Err(Block::Resting(rest)) if self.model.return_429 && rest.is_rate() => Ok(()),
             other => other,
         }
-    }
-
-    /// The next target in the lowest group that has one; inside a group each in its share. A
-    /// target that has just come back gets its share step by step: a draw decides whether this
-    /// request is among those that it gets already.
-    fn pick(&self, now: Instant) -> Option<usize> {
-        self.pick_among(now, true).or_else(|| self.pick_among(now, false))
-    }
-
-    fn pick_among(&self, now: Instant, gently: bool) -> Option<usize> {
-        let usable = |i: usize, target: &Target| {
-            target.weight > 0
-                && !self.is_gone(i)
-                && self.check(target, now).is_ok()
-                && !(gently && self.is_held_back(i, target, now))
-        };
-        let (mut group, mut sum, mut first) = (u32::MAX, 0, None);
-        for (i, target) in self.model.targets.iter().enumerate() {
-            if target.priority > group || !usable(i, target) {
-                continue;
-            }
-            if target.priority < group {
-                (group, sum, first) = (target.priority, 0, Some(i));
-            }
-            sum += u64::from(target.weight);
-        }
-        let first = first?;
-        if sum == u64::from(self.model.targets.get(first)?.weight) {
-            return Some(first);
-        }
-        let mut turn = self.model.turns.get().map_or(self.seed % sum, |turns| turns.next(sum));
-        for (i, target) in self.model.targets.iter().enumerate() {
-            if target.priority != group || !usable(i, target) {
-                continue;
-            }
-            match turn.checked_sub(u64::from(target.weight)) {
-                Some(left) => turn = left,
-                None => return Some(i),
-            }
-        }
-        Some(first)
-    }
-
-    fn is_held_back(&self, at: usize, target: &Target, now: Instant) -> bool {
-        let Some(live) = target.live.get() else { return false };
-        let share = live.share(&target.provider.breaker, now);
-        // A number of its own for each target, out of the request's.
-        let draw = (self.seed ^ at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11;
-        // 53 bits are exact in a float.
-        #[allow(clippy::cast_precision_loss)]
-        let draw = draw as f64 / (1u64 << 53) as f64;
-        share < 1.0 && draw >= share
     }
 }
 

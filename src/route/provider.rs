@@ -167,6 +167,30 @@ pub struct Offer {
     pub tags: Vec<String>,
     /// What it is counted with, when known.
     pub encoding: Option<Encoding>,
+    /// It takes tools; true where nobody says otherwise.
+    pub tools: bool,
+    /// It takes images; as above.
+    pub images: bool,
+    /// It answers by a JSON schema; as above.
+    pub schema: bool,
+}
+
+impl Offer {
+    /// Nothing is known of it but its name.
+    #[must_use]
+    pub fn new(name: Glob) -> Self {
+        Self {
+            name,
+            price: None,
+            context: None,
+            max_output: None,
+            tags: Vec::new(),
+            encoding: None,
+            tools: true,
+            images: true,
+            schema: true,
+        }
+    }
 }
 
 /// A provider.

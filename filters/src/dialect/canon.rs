@@ -184,6 +184,12 @@ impl<S: Speaker> Reply for Translated<S> {
         self.turn(said, step);
     }
 
+    fn cut(&mut self, step: &mut Step) {
+        let mut said = Step::default();
+        self.wire.cut(&mut said);
+        self.turn(said, step);
+    }
+
     fn tap(&mut self) -> &mut Tap {
         self.wire.tap()
     }

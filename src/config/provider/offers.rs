@@ -8,7 +8,9 @@ use crate::route::Offer;
 use weir_filters::tokens::Encoding;
 
 const OFFER: Shape =
-    Shape { known: &["price", "context", "max_output", "tags", "tokenizer"], later: &[] };
+    Shape { known: &[
+        "price", "context", "max_output", "tags", "tokenizer", "tools", "images", "json_schema",
+    ], later: &[] };
 
 /// A context above this is a typing error.
 const TOKENS_MAX: u64 = 1 << 32;
@@ -34,6 +36,9 @@ pub(super) fn offers(v: &View<'_>, currencies: &Currencies) -> Vec<Offer> {
             max_output: table.integer("max_output", 1..=TOKENS_MAX),
             tags: table.words("tags"),
             encoding: encoding(&table, name),
+            tools: table.boolean("tools", true),
+            images: table.boolean("images", true),
+            schema: table.boolean("json_schema", true),
         });
     }
     out.sort_by_key(|offer| rank(offer.name.as_str()));

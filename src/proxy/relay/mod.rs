@@ -100,6 +100,10 @@ pub struct Exchange {
     ended: bool,
     expired: Option<Timer>,
     stale: u8,
+    /// Bytes of the stream since its tokens were last held against its limits.
+    unwatched: usize,
+    /// A limit has cut the stream.
+    limit_cut: bool,
 }
 
 impl std::fmt::Debug for Exchange {
@@ -126,6 +130,8 @@ impl Exchange {
             ended: false,
             expired: None,
             stale: 0,
+            unwatched: 0,
+            limit_cut: false,
         }
     }
 

@@ -27,6 +27,9 @@ const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_millis(500);
 /// A JSON answer beyond this is no answer.
 const REPLY_BYTES_MAX: usize = 32 << 20;
+/// A stream's tokens are looked at each time so many bytes have come, about 4 to 8 events: often
+/// enough to cut near a limit, too seldom to cost.
+const WATCH_EVERY: usize = 1 << 10;
 
 impl Exchange {
     /// Reads one batch. `out` is what the client gets for it.
@@ -101,6 +104,18 @@ impl Exchange {
                     #[cfg(debug_assertions)]
                     failpoint::pass(failpoint::Point::PanicInFilter);
                     filter.feed(piece, &mut step);
+                }
+                self.unwatched += len;
+                if self.unwatched >= WATCH_EVERY
+                    && step.started
+                    && step.end.is_none()
+                    && let Some(ticket) = self.ticket.as_mut()
+                {
+                    self.unwatched = 0;
+                    if ticket.outgrown(filter.tap()) {
+                        self.limit_cut = true;
+                        filter.cut(&mut step);
+                    }
                 }
                 let turn = self.step(step, clock, batch)?;
                 if turn == Turn::End {
@@ -197,6 +212,12 @@ impl Exchange {
             None => Ok(Turn::On),
             Some(End::Complete { tail }) => {
                 self.release(vec![tail], false, clock, batch)?;
+                if self.limit_cut {
+                    self.commit(Outcome::LimitCut, 200, None);
+                    clock.stop();
+                    batch.end = true;
+                    return Ok(Turn::End);
+                }
                 self.commit(Outcome::Success, 200, None);
                 clock.stop();
                 clock.arm(Timer::Linger, batch.now, Some(LINGER));
@@ -258,8 +279,10 @@ impl Exchange {
                 if let Some(admission) = ticket.admission.as_ref() {
                     ticket.record.units = api.units(&admission.peek, &whole.body);
                 }
-                let cost = ticket.measure(Outcome::Success, Some(&mut whole.tap)).cost;
-                let mut header = answer::json_header(ticket, whole.body.len(), cost)?;
+                let measured = ticket.measure(Outcome::Success, Some(&mut whole.tap));
+                // Settled before the header, which tells what is left.
+                ticket.settle(&measured);
+                let mut header = answer::json_header(ticket, whole.body.len(), measured.cost)?;
                 if let Some(kind) = kind {
                     header.insert_header("content-type", kind)?;
                 }

@@ -15,13 +15,16 @@ pub(in crate::dialect) fn tap(context: ReplyContext) -> Box<dyn Reply> {
     let tap = Tap { usage: None, finish: None, model: None, counter };
     let decoder = Decoder::new();
     let tail = Vec::new();
-    Box::new(Passing { context, decoder, tap, tail, started: false, ended: false })
+    let head = None;
+    Box::new(Passing { context, decoder, tap, head, tail, started: false, ended: false })
 }
 
 struct Passing {
     context: ReplyContext,
     decoder: Decoder,
     tap: Tap,
+    /// Id and time of the first chunk.
+    head: Option<(String, u64)>,
     /// The usage chunk that the caller asked for.
     tail: Vec<u8>,
     started: bool,
@@ -60,6 +63,21 @@ impl Reply for Passing {
             let code = self.started.then(|| TRUNCATED.to_owned());
             self.ended = true;
             step.end = Some(End::Failed(Failure { code, ..Failure::new(class, 200, why) }));
+        }
+        step.started |= self.started;
+    }
+
+    fn cut(&mut self, step: &mut Step) {
+        if !self.ended {
+            if self.tap.finish.is_none() {
+                self.tap.finish = Some("length");
+                let made = || (super::completion_id(&self.context.id), self.context.created);
+                let (id, created) = self.head.clone().unwrap_or_else(made);
+                let model = self.tap.model.as_deref().unwrap_or(&self.context.model);
+                step.out.push(super::speak::ending(&id, created, model, "length"));
+            }
+            self.complete(step);
+            self.started = true;
         }
         step.started |= self.started;
     }
@@ -108,6 +126,11 @@ impl Passing {
                 self.tap.finish = Some(word(finish));
                 self.started = true;
             }
+        }
+        if self.head.is_none()
+            && let (Some(id), Some(created)) = (&chunk.id, chunk.created)
+        {
+            self.head = Some((id.to_string(), created));
         }
         if let Some(model) = chunk.model.filter(|_| self.tap.model.is_none()) {
             self.tap.model = Some(model.0.into_owned());

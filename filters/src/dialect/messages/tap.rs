@@ -90,6 +90,14 @@ impl Reply for Passing {
         step.started |= self.started;
     }
 
+    fn cut(&mut self, step: &mut Step) {
+        if !self.ended {
+            self.stop.get_or_insert_with(|| "max_tokens".to_owned());
+            self.complete(None, &mut Run::default(), step);
+        }
+        step.started |= self.started;
+    }
+
     /// Until the provider's last word, its output is the estimate that a message starts with; what
     /// has really passed is nearer to what will be charged.
     fn tap(&mut self) -> &mut Tap {

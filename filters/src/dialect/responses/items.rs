@@ -246,7 +246,7 @@ pub(super) fn put_response(
 }
 
 /// Appends usage in Responses' words (protocols.md section 3).
-fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
+pub(super) fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
     let text = format!(
         "{{\"input_tokens\":{},\"input_tokens_details\":{{\"cached_tokens\":{}}},\
          \"output_tokens\":{},\"output_tokens_details\":{{\"reasoning_tokens\":{}}},\

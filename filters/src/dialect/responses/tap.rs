@@ -1,8 +1,10 @@
 //! A response's stream that passes: usage tapped, the end withheld.
 
+use super::super::canon::used;
 use super::items::{Head, Status, put_response};
+use super::said::Said;
 use super::pass::{Response, count};
-use crate::chat::raw::{Text, put_name, put_raw, text};
+use crate::chat::raw::{Members, Text, put_name, put_raw, text};
 use crate::error::{ApiError, Class, Failure, classify_event};
 use crate::sse::{self, Decoder, Run};
 use crate::tokens::{Channel, Counter};
@@ -16,14 +18,17 @@ pub(in crate::dialect) fn tap(context: ReplyContext) -> Box<dyn Reply> {
     let counter = Counter::new(context.encoding);
     let tap = Tap { usage: None, finish: None, model: None, counter };
     let decoder = Decoder::new();
+    let said = Said::default();
     let (id, sequence) = (None, None);
-    Box::new(Passing { context, decoder, tap, id, sequence, started: false, ended: false })
+    Box::new(Passing { context, decoder, tap, said, id, sequence, started: false, ended: false })
 }
 
 struct Passing {
     context: ReplyContext,
     decoder: Decoder,
     tap: Tap,
+    /// Its items, for the end that a limit makes.
+    said: Said,
     /// The response's id, once it is said.
     id: Option<String>,
     /// The last event's number.
@@ -33,24 +38,22 @@ struct Passing {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+pub(super) struct Event<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'a>>,
     sequence_number: Option<u64>,
+    #[serde(default)]
+    pub output_index: u64,
+    #[serde(default)]
+    pub content_index: u64,
     #[serde(borrow)]
     response: Option<&'a RawValue>,
     #[serde(borrow)]
-    item: Option<Kind<'a>>,
+    pub item: Option<&'a RawValue>,
     #[serde(borrow)]
-    delta: Option<&'a RawValue>,
+    pub delta: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Kind<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Text<'a>>,
 }
 
 impl Reply for Passing {
@@ -89,6 +92,23 @@ impl Reply for Passing {
             }
         }
         step.started |= self.started;
+    }
+
+    fn cut(&mut self, step: &mut Step) {
+        if self.ended {
+            return;
+        }
+        let id = self.id.clone().unwrap_or_else(|| super::response_id(&self.context.id));
+        let model = self.tap.model.clone().unwrap_or_else(|| self.context.model.clone());
+        let head = Head { id: &id, created: self.context.created, model: &model };
+        let usage = used(&mut self.tap, self.context.prompt_tokens);
+        let next = self.sequence.map_or(0, |last| last.saturating_add(1));
+        let (out, tail) = self.said.cut(head, next, &usage);
+        step.out.push(out);
+        self.tap.finish = Some("length");
+        self.started = true;
+        step.started = true;
+        self.end(step, End::Complete { tail });
     }
 
     fn tap(&mut self) -> &mut Tap {
@@ -149,6 +169,7 @@ impl Passing {
             ("", _) if read.error.is_some() => self.end(step, End::Failed(classify_event(data))),
             ("", _) => {}
             (kind, _) => {
+                self.said.note(kind, &read);
                 self.note(kind, &read, step);
                 match plain(event, kind, data) {
                     Some(raw) => run.pass(&raw, &mut step.out),
@@ -169,9 +190,10 @@ impl Passing {
                 Channel::Tool(0)
             }
             "response.output_item.added" => {
-                let item = read.item.as_ref().and_then(|item| item.kind.as_deref());
+                let item = read.item.and_then(|item| Members::of(item.get()));
+                let kind = item.as_ref().and_then(|item| item.text("type"));
                 // Messages and reasoning begin with their first piece, anything else here.
-                let call = !matches!(item, Some("message" | "reasoning") | None);
+                let call = !matches!(kind.as_deref(), Some("message" | "reasoning") | None);
                 self.started |= call;
                 step.alive |= call;
                 return;

@@ -1,0 +1,140 @@
+//! How a model's targets are weighed against each other.
+
+use super::{Model, Offer, Target, need::Need};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// `strategy` of a model. Groups of `priority` come first in each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// Groups in order, weights inside.
+    #[default]
+    Priority,
+    /// By weight alone.
+    Weighted,
+    /// The faster of two, drawn at random.
+    Latency,
+    /// The one that asks least for this request.
+    Cost,
+    /// By tags, then by cost and latency together.
+    Smart,
+}
+
+/// `affinity` of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Affinity {
+    /// None.
+    #[default]
+    Off,
+    /// `x-session-id`, else `prompt_cache_key`.
+    Session,
+    /// The end user, else the key's user, else the key.
+    User,
+    /// The first messages.
+    Prefix,
+}
+
+/// `[smart]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Smart {
+    /// The task of a request that names none.
+    pub default_task: String,
+    /// From the lowest to the highest.
+    pub tiers: Vec<String>,
+    /// The weight of cost in a score.
+    pub cost: f64,
+    /// The weight of latency in a score.
+    pub latency: f64,
+    /// The latency of a target that has not been asked yet.
+    pub unseen: Duration,
+    /// A task's model.
+    pub rules: HashMap<String, String>,
+    /// What becomes of a request whose task and tier no target is tagged with: true: it is
+    /// refused; false: the cheapest takes it.
+    pub strict: bool,
+}
+
+impl Default for Smart {
+    fn default() -> Self {
+        Self {
+            default_task: "chat".into(),
+            tiers: ["low", "standard", "premium"].map(str::to_owned).to_vec(),
+            cost: 0.5,
+            latency: 0.5,
+            unseen: Duration::from_secs(3),
+            rules: HashMap::new(),
+            strict: false,
+        }
+    }
+}
+
+/// The tier that every target serves.
+const STANDARD: &str = "standard";
+/// Tokens that an answer is taken to have where the request gives no limit.
+const OUTPUT_GUESS: u64 = 1024;
+
+impl Smart {
+    /// Whether a target is tagged for this task and tier.
+    #[must_use]
+    pub fn matches(&self, offer: Option<&Offer>, need: &Need) -> bool {
+        let tags = offer.map_or(&[][..], |o| &o.tags);
+        let tagged = |word: &str| tags.iter().any(|tag| tag == word);
+        let task = need.task.as_deref().unwrap_or(&self.default_task);
+        tagged(task) && need.tier.as_deref().is_none_or(|tier| tier == STANDARD || tagged(tier))
+    }
+}
+
+/// What this request is estimated to cost at an offer, in nano-USD; an unpriced one costs more
+/// than any.
+#[must_use]
+pub fn cost(offer: Option<&Offer>, need: &Need) -> f64 {
+    let Some(price) = offer.and_then(|o| o.price.as_ref()) else { return f64::MAX };
+    let most = offer.and_then(|o| o.max_output).unwrap_or(u64::MAX);
+    let output = need.output.unwrap_or(OUTPUT_GUESS).min(most);
+    let tier = price.tiers.iter().filter(|(above, _)| need.prompt > *above);
+    let rates = tier.max_by_key(|(above, _)| *above).map_or(&price.base, |(_, rates)| rates);
+    // Estimates: what a float loses of them is far below what they are worth.
+    #[allow(clippy::cast_precision_loss)]
+    let sum = [(need.prompt, rates.input), (output, rates.output)]
+        .map(|(tokens, rate)| tokens as f64 * rate as f64 / 1e6)
+        .iter()
+        .sum::<f64>()
+        + price.per_request.0 as f64;
+    sum
+}
+
+impl Model {
+    /// What a target offers; `None` where its provider tells nothing.
+    #[must_use]
+    pub fn offer<'a>(&self, target: &'a Target, asked: &str) -> Option<&'a Offer> {
+        match target.offer {
+            Some(place) => target.provider.offers.get(place),
+            None if target.model.is_none() => target.provider.offer(asked),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Glob;
+
+    #[test]
+    fn a_task_must_be_tagged_and_so_must_any_tier_but_standard() {
+        let smart = Smart::default();
+        let tags = ["chat", "premium"].map(str::to_owned).to_vec();
+        let offer = Offer { tags, ..Offer::new(Glob::new("m")) };
+        let check = |task: Option<&str>, tier: Option<&str>, want: bool| {
+            let (task, tier) = (task.map(str::to_owned), tier.map(str::to_owned));
+            let need = Need { task, tier, ..Need::default() };
+            assert_eq!(smart.matches(Some(&offer), &need), want, "{need:?}");
+        };
+        check(None, None, true);
+        check(Some("reason"), None, false);
+        check(None, Some("standard"), true);
+        check(Some("chat"), Some("premium"), true);
+        check(None, Some("low"), false);
+        assert!(!smart.matches(None, &Need::default()));
+    }
+}
