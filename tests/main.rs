@@ -17,6 +17,7 @@ mod ledger;
 mod lifecycle;
 // mod metering;
 mod observe;
+mod routing;
 // mod session;
 // mod stream;
 mod tidy;
