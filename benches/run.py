@@ -1,6 +1,7 @@
 """weir with everything on beside a bare Pingora pass-through, in one run; writes README's table.
 
-    benches/run.py [--rounds 5] [--seconds 4] [--only small,big] [--no-write] [--no-criterion]
+    benches/run.py [--rounds 5] [--seconds 4] [--only small,big] [--profile quick]
+                   [--no-write] [--no-criterion]
 
 CPU per request (user and system time of the process, from /proc) is the number to compare: unlike
 requests per second it hardly moves when something else runs on the machine. Ratios are taken
@@ -15,6 +16,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import socket
 import statistics
 import subprocess
@@ -25,7 +27,6 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HARNESS = os.environ.get("WEIR_HARNESS", os.path.join(ROOT, "../shared/harness"))
 TARGET = os.path.join(ROOT, "target")
-RELEASE = os.path.join(TARGET, "release")
 TOOLS = os.path.join(TARGET, "harness")
 TICK = os.sysconf("SC_CLK_TCK")
 KEY = "sk-bench"
@@ -73,14 +74,21 @@ SCENARIOS = [
 
 
 # ------------------------------------------------------------------------------------ building
-def build():
-    """One cargo call for both, so that they share profile, features and dependencies."""
-    run(["cargo", "build", "--locked", "--release", "-p", "weir", "-p", "weir-floor"], cwd=ROOT)
+def build(profile):
+    """One cargo call for both, so that they share profile, features and dependencies; where they are."""
+    run(["cargo", "build", "--locked", "--profile", profile, "-p", "weir", "-p", "weir-floor"], cwd=ROOT)
+    binaries = os.path.join(TARGET, profile)
     for tool in ("mock", "load"):
-        run(["cargo", "build", "--release"], cwd=os.path.join(HARNESS, tool), env={"CARGO_TARGET_DIR": TOOLS})
+        # A copy, marked as no member of this workspace: nothing is written outside of target/.
+        copy = os.path.join(TOOLS, "src", tool)
+        shutil.copytree(os.path.join(HARNESS, tool), copy, dirs_exist_ok=True)
+        with open(os.path.join(copy, "Cargo.toml"), "a") as manifest:
+            manifest.write("\n[workspace]\n")
+        run(["cargo", "build", "--release"], cwd=copy, env={"CARGO_TARGET_DIR": TOOLS})
     for name in ("weir", "weir-floor"):
-        with open(os.path.join(RELEASE, name), "rb") as binary:
+        with open(os.path.join(binaries, name), "rb") as binary:
             require(b"mi_malloc" in binary.read(), f"{name} is not built with mimalloc")
+    return binaries
 
 
 def run(command, env=None, cwd=None):
@@ -162,25 +170,21 @@ def config(folder, port, admin, mock):
 
 
 class Weir(Peer):
-    def __init__(self, folder, mock):
-        self.folder, self.admin, port = folder, free_port(), free_port()
+    def __init__(self, binary, folder, mock):
+        self.binary, self.folder, port = binary, folder, free_port()
         self.config = os.path.join(folder, "weir.toml")
         with open(self.config, "w") as out:
-            out.write(config(folder, port, self.admin, mock))
-        super().__init__("weir", port, [os.path.join(RELEASE, "weir"), "run", "--config", self.config], {}, folder)
+            out.write(config(folder, port, free_port(), mock))
+        super().__init__("weir", port, [binary, "run", "--config", self.config], {}, folder)
 
-    def lag(self):
-        with socket.create_connection(("127.0.0.1", self.admin), 10) as link:
-            link.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            text = b"".join(iter(lambda: link.recv(65536), b"")).decode()
-        return sum(float(v) for v in re.findall(r"^weir_ledger_lag_events(?:\{[^}]*\})? (\S+)$", text, re.M))
+    def report(self):
+        command = [self.binary, "report", "--by", "status", "--format", "json", "--config", self.config]
+        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def rows(self):
         """Requests in the ledger, once it has caught up."""
-        until(lambda: self.lag() == 0, "the ledger does not catch up", 120)
-        command = [os.path.join(RELEASE, "weir"), "report", "--by", "status", "--format", "json", "--config", self.config]
-        rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rows"]
-        return sum(row["requests"] for row in rows)
+        until(lambda: self.report()["lag_events"] == 0, "the ledger does not catch up", 120)
+        return sum(row["requests"] for row in self.report()["rows"])
 
     def spool_bytes(self):
         return sum(os.path.getsize(f) for f in glob.glob(f"{self.folder}/spool/*") if os.path.isfile(f))
@@ -281,12 +285,13 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=4)
+    options.add_argument("--profile", default="release", help="quick builds faster; only release is written to README")
     options.add_argument("--only", default=",".join(s.name for s in SCENARIOS))
     options.add_argument("--no-write", action="store_true")
     options.add_argument("--no-criterion", action="store_true")
     asked = options.parse_args()
     require(os.path.isdir(HARNESS), f"the load tools are not at {HARNESS} (WEIR_HARNESS says where)")
-    build()
+    binaries = build(asked.profile)
     scenarios = [s for s in SCENARIOS if s.name in asked.only.split(",")]
     results = {s.name: {"floor": [], "weir": []} for s in scenarios}
     peers = []
@@ -295,8 +300,8 @@ def main():
             mock, floor = free_port(), free_port()
             peers.append(Peer("mock", mock, [os.path.join(TOOLS, "release/mock-upstream")], {"LISTEN": f"127.0.0.1:{mock}", "THREADS": "1"}, folder))
             env = {"LISTEN": f"127.0.0.1:{floor}", "UPSTREAM": f"127.0.0.1:{mock}", "THREADS": str(THREADS)}
-            peers.append(Peer("floor", floor, [os.path.join(RELEASE, "weir-floor")], env, folder))
-            peers.append(Weir(folder, mock))
+            peers.append(Peer("floor", floor, [os.path.join(binaries, "weir-floor")], env, folder))
+            peers.append(Weir(os.path.join(binaries, "weir"), folder, mock))
             _, floor, weir = peers
             exact(weir)
             measure(floor, SCENARIOS[0], folder, 1)  # both are warm now
@@ -314,7 +319,7 @@ def main():
     micro = [] if asked.no_criterion else criterion()
     text, worst = table(results, micro, rss, asked.rounds, asked.seconds)
     print(f"\n{text}")
-    if not asked.no_write:
+    if not asked.no_write and asked.profile == "release":
         write(text)
     require(worst <= LIMIT, f"the request path costs {worst:.2f} times the floor, more than {LIMIT}")
 

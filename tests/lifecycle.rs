@@ -3,9 +3,9 @@
 use crate::harness::binary::Tables;
 use crate::harness::{Answer, Ask, Client, KEY, Weir, answering, chat, closed_port, found};
 use crate::harness::{streamed, toml};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Far more than leaving takes (0.1 s), far less than any grace period or drain.
@@ -94,21 +94,8 @@ async fn port_zero_is_printed_and_served() {
     let text = text.replace(&format!("127.0.0.1:{}", weir.port), "127.0.0.1:0");
     let text = text.replace(&format!("127.0.0.1:{}", weir.admin), "[::1]:0");
     std::fs::write(weir.config(), text).unwrap();
-    let out = std::fs::File::create(weir.path().join("out")).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["run", "--config"])
-        .arg(weir.config())
-        .current_dir(weir.path())
-        .stdout(out)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let port = found("a printed port", || {
-        let text = std::fs::read_to_string(weir.path().join("out")).unwrap();
-        let line = text.lines().find_map(|l| l.strip_prefix("listening on http://127.0.0.1:"))?;
-        line.parse::<u16>().ok()
-    });
-    let port = port.await;
+    let mut command = bare(weir.path(), &["run"], &[]); // it finds ./weir.toml
+    let (mut child, _, port) = printed(&mut command, weir.path()).await;
     // Printed means accepted: no client needs to try twice.
     let reply = Client::connect(port).await.ask(&Ask::get("/health")).await;
     child.kill().unwrap();
@@ -338,4 +325,48 @@ async fn a_hash_made_by_the_command_opens() {
         .replace(&format!("secret = \"{KEY}\""), &format!("hash = \"{}\"", hash.trim()));
     let weir = Weir::start(&config).await;
     assert_eq!(weir.ask(&chat()).await.status(), 200);
+}
+
+/// The binary in an empty folder and an empty environment but for these variables.
+fn bare(folder: &std::path::Path, arguments: &[&str], env: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments).current_dir(folder).env_clear().env("TMPDIR", folder);
+    command.envs(env.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Runs it until it has printed where it listens; what it printed, and the port.
+async fn printed(command: &mut Command, folder: &std::path::Path) -> (Child, String, u16) {
+    let path = folder.join("out");
+    let child = command.stdout(std::fs::File::create(&path).unwrap()).spawn().unwrap();
+    let all = found("a printed port", || {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line = text.lines().find_map(|l| l.strip_prefix("listening on http://127.0.0.1:"))?;
+        let port = line.parse().unwrap();
+        Some((text, port))
+    });
+    let (text, port) = all.await;
+    (child, text, port)
+}
+
+#[tokio::test]
+async fn a_start_without_config_or_keys_says_what_to_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = bare(folder.path(), &["run"], &[]).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(out.status.code(), Some(78));
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains("OPENAI_API_KEY") && said.contains("weir demo"), "{said}");
+}
+
+#[tokio::test]
+async fn the_demo_answers_the_line_it_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = bare(folder.path(), &["demo"], &[]);
+    let (mut child, text, port) = printed(&mut command, folder.path()).await;
+    let ask = chat().key(weir::demo::KEY).model("gpt-4o-mini");
+    let reply = Client::connect(port).await.ask(&ask).await;
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let status = found("its end", || child.try_wait().unwrap()).await;
+    assert_eq!((reply.status(), status.code()), (200, Some(0)));
+    assert!(text.contains(&format!("curl http://127.0.0.1:{port}/v1/chat/completions")), "{text}");
 }

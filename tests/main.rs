@@ -6,19 +6,20 @@
 mod harness;
 
 mod admin;
-// mod chat;
+mod chat;
 mod clients;
 mod config;
-// mod crash;
-// mod errors;
+mod crash;
+mod demo;
+mod errors;
 mod failover;
 mod hazards;
 mod ledger;
 mod lifecycle;
-// mod metering;
+mod metering;
 mod observe;
 mod routing;
-// mod session;
-// mod stream;
+mod session;
+mod stream;
 mod tidy;
 mod timeouts;

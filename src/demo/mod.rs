@@ -120,7 +120,7 @@ pub fn curl_lines(port: u16) -> String {
         "\nA stream of an Anthropic-style provider, translated:\n",
         &line("-N ", &body("claude-sonnet-4-5", r#""stream":true,"#, "words=12 delay=0.2")),
         "\nA provider that fails (also: hang=1, cut=2, malformed=html, wait=3, status=500):\n",
-        &line("-i ", &body("gpt-4o-mini", "", "status=429 retry_after=7")),
+        &line("-i ", &body("gpt-4o-mini", "", "status=429 retry_after=30")),
     ]
     .concat()
 }

@@ -149,6 +149,8 @@ fn the_config_gets_real_ports_and_stays_toml() {
     let url = table["providers"]["anthropic"]["base_url"].as_str();
     assert_eq!(url, Some("http://127.0.0.1:3/v1"));
     assert_eq!(table["store"]["spool"].as_str(), Some("/x/spool"));
-    assert_eq!(table["keys"]["demo"]["secret"].as_str(), Some(KEY));
+    let hash = ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes());
+    let hash: String = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(table["keys"]["demo"]["hash"].as_str(), Some(format!("sha256:{hash}").as_str()));
     assert!(curl_lines(1).contains(KEY) && curl_lines(1).contains("127.0.0.1:1/"));
 }

@@ -24,6 +24,10 @@ const TARGETS_MAX: usize = 1024;
 /// "upstream event now"), and no prompt or reply may reach a log.
 const OWN: &str = "weir";
 
+/// Config's faults and warnings: all of them at once is their point, and they come by an
+/// operator's hand only, so they are never summed up.
+pub const CONFIG: &str = "weir::config";
+
 /// What the log does; shared by the process, changed by reloads.
 #[derive(Debug)]
 pub struct Logger {
@@ -154,8 +158,9 @@ struct Kind {
 
 impl Flood {
     fn take(&mut self, target: &str, level: Level, now: Instant) -> Verdict {
-        if level > Level::Info {
-            return Verdict::Say; // who asks for debug wants all of it
+        // Who asks for debug wants all of it.
+        if level > Level::Info || target == CONFIG {
+            return Verdict::Say;
         }
         if !self.kinds.contains_key(target) {
             if self.kinds.len() >= TARGETS_MAX {
@@ -357,7 +362,11 @@ mod tests {
         summed += rest.iter().map(|s| s.lines).sum::<u64>();
         assert_eq!(said, 30 * u64::from(LINES_PER_SECOND_MAX));
         assert_eq!(said + summed, 30_000, "every line is said or counted");
-        let other = flood.take("weir::config", Level::Error, start);
+        let other = flood.take("weir::meter", Level::Error, start);
         assert!(matches!(other, Verdict::Say), "one module's flood silences no other");
+        for _ in 0..1_000 {
+            let fault = flood.take(CONFIG, Level::Error, start);
+            assert!(matches!(fault, Verdict::Say), "faults are said all at once");
+        }
     }
 }

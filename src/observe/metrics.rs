@@ -180,7 +180,10 @@ impl Metrics {
     }
 
     fn first_of_its_kind(&self, f: &Finished<'_>, raw: Labels<'_>) {
-        let model = self.names.model(raw.model, f.outcome == "success");
+        let served = f.outcome == "success";
+        // A refused request costs 0, whatever model it names.
+        let paid = f.cost.is_some_and(|cost| cost.0 > 0);
+        let model = self.names.model(raw.model, served || paid);
         let (team, provider) = (self.names.team(raw.team), self.names.provider(raw.provider));
         let mut labels = Labels { model, team, provider, ..raw };
         if self.series.is_full() {

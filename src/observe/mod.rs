@@ -11,6 +11,6 @@ pub mod targets;
 
 pub use access::{AccessLog, Line, Output};
 pub use health::{Gauges, Health};
-pub use logger::Logger;
+pub use logger::{CONFIG, Logger};
 pub use metrics::{Finished, Metrics};
 pub use redact::redact;

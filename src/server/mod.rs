@@ -20,7 +20,7 @@ use crate::admin;
 use crate::config::{Access, Loaded, Snapshot};
 use crate::flow::{Gateway, Phase};
 use crate::meter::{Ledger, Spool, Stop};
-use crate::observe::{AccessLog, Gauges, Logger, Metrics, Output, stderr};
+use crate::observe::{AccessLog, CONFIG, Gauges, Logger, Metrics, Output, stderr};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
     let snapshot = loaded.snapshot;
     let logger = Logger::new(snapshot.log.level, snapshot.log.redact).install().ok();
     for warning in &loaded.warnings {
-        log::warn!("{warning}");
+        log::warn!(target: CONFIG, "{warning}");
     }
     let claims =
         snapshot.server.listen.iter().map(|a| Claim::client(a)).collect::<Result<_, _>>()?;

@@ -4,7 +4,7 @@ use super::{know, notify, output};
 use crate::admin::Reloaded;
 use crate::config::{self, Snapshot, Watch};
 use crate::flow::{Gateway, Phase};
-use crate::observe::Logger;
+use crate::observe::{CONFIG, Logger};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -95,13 +95,13 @@ impl Reloader {
         let reloaded = match reading.result {
             Ok(loaded) => {
                 for warning in &loaded.warnings {
-                    log::warn!("{warning}");
+                    log::warn!(target: CONFIG, "{warning}");
                 }
                 self.swap(loaded.snapshot)
             }
             Err(faults) => {
                 for fault in &faults {
-                    log::error!("{fault}");
+                    log::error!(target: CONFIG, "{fault}");
                 }
                 Reloaded::Faults(faults)
             }

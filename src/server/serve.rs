@@ -40,7 +40,8 @@ pub fn build(
     let drain = settings.drain.saturating_add(settings.drain_delay).as_secs();
     let conf = ServerConf {
         threads: settings.threads,
-        upstream_keepalive_pool_size: settings.upstream_idle,
+        // Pingora multiplies it by the threads (pingora-core 0.9.1, connectors/mod.rs).
+        upstream_keepalive_pool_size: settings.upstream_idle.div_ceil(settings.threads.max(1)),
         max_retries: LOOP_TURNS_MAX,
         grace_period_seconds: Some(drain.saturating_add(NET_SECONDS)),
         ..ServerConf::default()

@@ -90,6 +90,10 @@ impl Weir {
         command.stdin(Stdio::null()).stdout(log("stdout.log")).stderr(log("stderr.log"));
         self.child = Some(command.spawn().expect("the binary"));
     }
+    /// An environment variable less for the next start.
+    pub fn unset(&mut self, name: &str) {
+        self.env.retain(|(k, _)| k != name);
+    }
     /// Waits until it answers; panics with its log when it ends instead.
     pub async fn ready(&mut self) {
         let (port, admin) = (self.port, self.admin);

@@ -47,7 +47,7 @@ pub async fn gateway(toml: &str) -> Gateway {
     let providers = snapshot.routes.providers.values();
     let offers = providers.flat_map(|p| p.offers.iter().map(|o| o.name.as_str().to_owned()));
     let offers: Vec<_> = offers.collect();
-    metrics.know(offers.iter().map(String::as_str), ["crew"].into_iter());
+    metrics.know(offers.iter().map(String::as_str), ["crew"]);
     let inner = weir::flow::Gateway::new(snapshot, spool, metrics, access);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -37,7 +37,7 @@ fn calls(file: &File) -> Vec<String> {
         let all: Vec<_> = code.match_indices(*call).map(|(at, _)| (at, *call)).collect();
         all
     };
-    let found = CALLS.iter().flat_map(|call| find(&call));
+    let found = CALLS.iter().flat_map(find);
     let whole = |at: usize| {
         let before = code[..at].chars().next_back();
         !before.is_some_and(|c| c.is_alphanumeric() || c == '_')

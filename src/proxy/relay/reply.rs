@@ -1,14 +1,12 @@
-//! From the provider's reply to the caller's: what is held back, what is let through, and when
-//! the event is written.
-//!
-//! The session hands over everything the provider sends before any of it is written. Nothing goes
-//! out before the first content; a whole JSON answer is read to its end first, so that a bad one
-//! can fail over and its cost stands in the header. The event is appended before the bytes that
-//! end the answer are returned, so a caller never sees a finished answer without its row.
+//! The provider's reply, read piece by piece: what is held, what is released, what fails.
 
-use super::answer;
-use super::session::{Clock, Feed, REJECTED, Timer};
-use crate::flow::{Attempt, Committed, Ending, Ticket};
+use super::super::answer;
+use super::super::session::{Clock, REJECTED, Timer};
+use super::batch::Batch;
+use super::{Exchange, Replying, Sent, Turn};
+use crate::flow::Ticket;
+#[cfg(debug_assertions)]
+use crate::flow::failpoint;
 use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
@@ -18,8 +16,8 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
 use std::time::{Duration, Instant};
-use weir_filters::error::{ApiError, Class, Code, Failure, classify};
-use weir_filters::wire::{End, Reply, ReplyContext, Step, Wire};
+use weir_filters::error::{ApiError, Class, Failure, classify};
+use weir_filters::wire::{End, Step};
 
 /// An error body beyond this is not read: no message is longer.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -30,188 +28,7 @@ const LINGER: Duration = Duration::from_millis(500);
 /// A JSON answer beyond this is no answer.
 const REPLY_BYTES_MAX: usize = 32 << 20;
 
-/// Whether the exchange goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// It does.
-    On,
-    /// What is written now is the last of it, whatever the provider still sends.
-    End,
-}
-
-/// What the caller has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Sent {
-    Nothing,
-    /// The 200 of a stream, and comments.
-    Header,
-    Content,
-}
-
-/// The reply of the running try.
-enum Replying {
-    /// No header yet.
-    Waiting,
-    Stream {
-        filter: Box<dyn Reply>,
-        prelude: Vec<Bytes>,
-        /// Its first event has come.
-        begun: bool,
-    },
-    Whole {
-        pieces: Vec<Bytes>,
-        size: usize,
-    },
-    Error {
-        status: u16,
-        headers: HeaderMap,
-        pieces: Vec<Bytes>,
-        size: usize,
-    },
-    /// All that matters has been read.
-    Over,
-}
-
-/// One admitted request between its first try and its end.
-pub struct Exchange {
-    ticket: Option<Ticket>,
-    committed: Option<Committed>,
-    /// The body of the running try.
-    pub feed: Feed,
-    /// How the running try's reply is read.
-    context: Option<(Wire, ReplyContext)>,
-    replying: Replying,
-    sent: Sent,
-    /// The caller speaks HTTP/1.0: its answer ends with the connection.
-    close_delimited: bool,
-    next: Option<Next>,
-    /// How long the next try waits.
-    pub wait: Duration,
-    error: Option<ApiError>,
-    outcome: Outcome,
-    ended: bool,
-    expired: Option<Timer>,
-    stale: u8,
-}
-
-impl std::fmt::Debug for Exchange {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Exchange").field("ticket", &self.ticket).field("sent", &self.sent).finish()
-    }
-}
-
 impl Exchange {
-    /// For an admitted request.
-    #[must_use]
-    pub fn new(ticket: Ticket, close_delimited: bool) -> Self {
-        Self {
-            ticket: Some(ticket),
-            committed: None,
-            feed: Feed::default(),
-            context: None,
-            replying: Replying::Waiting,
-            sent: Sent::Nothing,
-            close_delimited,
-            next: None,
-            wait: Duration::ZERO,
-            error: None,
-            outcome: Outcome::UpstreamError,
-            ended: false,
-            expired: None,
-            stale: 0,
-        }
-    }
-
-    /// The request, until its event is written.
-    pub fn ticket(&mut self) -> Option<&mut Ticket> {
-        self.ticket.as_mut()
-    }
-    /// The event, once written; taken to be told about.
-    pub fn committed(&mut self) -> Option<Committed> {
-        self.committed.take()
-    }
-    /// The event is written.
-    #[must_use]
-    pub fn is_committed(&self) -> bool {
-        self.ticket.is_none()
-    }
-    /// The caller has got content, or the end.
-    #[must_use]
-    pub fn has_content(&self) -> bool {
-        self.sent == Sent::Content || self.is_committed()
-    }
-    /// The caller asked for a stream.
-    #[must_use]
-    pub fn is_streaming(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::streams)
-    }
-    pub(super) fn hold_max(&self) -> Duration {
-        let hour = Duration::from_secs(3600);
-        self.ticket.as_ref().map_or(hour, |t| t.snapshot.server.hold_max)
-    }
-    pub(super) fn ticket_bell(&self) -> tokio::sync::futures::OwnedNotified {
-        match self.ticket.as_ref() {
-            Some(ticket) => ticket.bell(),
-            None => std::sync::Arc::new(tokio::sync::Notify::new()).notified_owned(),
-        }
-    }
-    /// A timer has run out; what it means is decided where errors are.
-    pub(super) fn expired(&mut self, timer: Timer) {
-        self.expired = Some(timer);
-    }
-    /// The timer that ended this try.
-    pub fn take_expired(&mut self) -> Option<Timer> {
-        self.expired.take()
-    }
-    /// What the relay decided when it rejected the answer.
-    pub fn take_next(&mut self) -> Option<Next> {
-        self.next.take()
-    }
-    /// The error the caller will be told, and how the request is booked.
-    pub fn set_error(&mut self, outcome: Outcome, error: ApiError) {
-        self.outcome = outcome;
-        self.error = Some(error);
-    }
-    /// The error the caller will be told, and how the request is booked.
-    #[must_use]
-    pub fn error(&self) -> Option<(Outcome, ApiError)> {
-        self.error.clone().map(|e| (self.outcome, e))
-    }
-    /// Counts dead pooled connections: true while another one may be tried.
-    pub fn stale_again(&mut self) -> bool {
-        self.stale += 1;
-        if let Some(ticket) = self.ticket.as_mut() {
-            ticket.stale();
-        }
-        self.stale <= 2
-    }
-
-    /// Nobody can be asked: the caller is told so, and booked as refused where nobody was.
-    pub fn refuse(&mut self, error: ApiError) {
-        if self.error.is_none() {
-            self.outcome = Outcome::Refused;
-        }
-        self.error = Some(error);
-    }
-
-    /// A try begins: its body, and how its reply will be read.
-    pub fn begin(&mut self, attempt: Attempt) {
-        self.context = Some((attempt.provider.wire, attempt.context));
-        self.replying = Replying::Waiting;
-        self.feed = Feed::new(attempt.outgoing.body);
-    }
-
-    /// The 200 of a stream that has nothing to say yet; `None` when it went out before.
-    pub(super) fn early_header(&mut self) -> Option<Box<ResponseHeader>> {
-        if self.sent > Sent::Nothing {
-            return None;
-        }
-        let ticket = self.ticket.as_ref()?;
-        let header = answer::stream_header(ticket, self.close_delimited).ok()?;
-        self.sent = Sent::Header;
-        Some(header)
-    }
-
     /// Reads one batch. `out` is what the client gets for it.
     ///
     /// # Errors
@@ -279,6 +96,8 @@ impl Exchange {
             Replying::Stream { filter, .. } => {
                 let mut step = Step::default();
                 if len > 0 {
+                    #[cfg(debug_assertions)]
+                    failpoint::pass(failpoint::Point::PanicInFilter);
                     filter.feed(piece, &mut step);
                 }
                 let turn = self.step(step, clock, batch)?;
@@ -317,7 +136,7 @@ impl Exchange {
                 batch.end = true;
                 if self.is_committed() {
                     clock.disarm();
-                    return Ok(if clean { Turn::On } else { Turn::End });
+                    return Ok(if clean { self.over() } else { Turn::End });
                 }
                 if turn == Turn::End {
                     Ok(turn)
@@ -342,30 +161,6 @@ impl Exchange {
                 Ok(Turn::On)
             }
         }
-    }
-
-    /// The body of an error reply did not end in time: what has come of it must do.
-    pub fn error_body_late(&mut self, now: Instant) -> Option<Next> {
-        let late = std::mem::replace(&mut self.replying, Replying::Over);
-        let Replying::Error { status, headers, pieces, .. } = late else { return None };
-        let (fault, failure) = read_error(status, &headers, &pieces.concat());
-        Some(self.book(fault, &failure, now))
-    }
-
-    /// Books a failed try that the relay did not see end; says what follows.
-    pub fn book(&mut self, fault: Fault, failure: &Failure, now: Instant) -> Next {
-        let Some(ticket) = self.ticket.as_mut() else { return Next::Stop };
-        let tap = match &mut self.replying {
-            Replying::Stream { filter, .. } => Some(filter.tap()),
-            _ => None,
-        };
-        let next = ticket.failed(fault, failure, now, tap);
-        let mut error = ApiError::from_failure(failure, ticket.record.targets_failed);
-        // A 200 has most likely been billed, and another one would be too.
-        error.retry &= error.code != Code::UpstreamError || fault != Fault::Invalid;
-        self.outcome = outcome_of(failure, &error);
-        self.error = Some(error);
-        next
     }
 
     fn cut(&mut self, error: Box<Error>, clock: &Clock, batch: &mut Batch) -> Result<Turn> {
@@ -447,6 +242,8 @@ impl Exchange {
             [one] => one.clone(),
             many => many.concat().into(),
         };
+        #[cfg(debug_assertions)]
+        failpoint::pass(failpoint::Point::PanicInFilter);
         match wire.whole(body, context) {
             Ok(mut whole) => {
                 ticket.first_content(batch.now);
@@ -456,7 +253,7 @@ impl Exchange {
                 batch.body.push(whole.body);
                 self.sent = Sent::Content;
                 self.commit_with(Outcome::Success, 200, None, Some(&mut whole.tap));
-                Ok(Turn::On)
+                Ok(self.over())
             }
             Err(failure) => self.fail(Fault::Invalid, &failure, batch),
         }
@@ -493,7 +290,13 @@ impl Exchange {
         self.commit(outcome, error.status, Some(&error));
         // An error body has been read to its end, so the connections may be kept.
         let whole = std::mem::replace(&mut batch.end, true);
-        Ok(if whole { Turn::On } else { Turn::End })
+        Ok(if whole { self.over() } else { Turn::End })
+    }
+
+    /// A whole answer has been read. One that came before the request's body was sent ends the
+    /// exchange all the same: the provider may never take the rest.
+    fn over(&self) -> Turn {
+        if self.feed.is_done() { Turn::On } else { Turn::End }
     }
 
     fn say(&self, error: &ApiError, batch: &mut Batch) {
@@ -503,97 +306,10 @@ impl Exchange {
         batch.end = true;
     }
 
-    /// How an exchange that Pingora ends is ended for the caller; the event is written first.
-    pub fn last_words(&mut self, gone: bool) -> Last {
-        if self.is_committed() {
-            return if gone || self.ended { Last::Nothing } else { Last::Close };
-        }
-        if gone {
-            self.commit(Outcome::ClientAbort, 499, None);
-            return Last::Nothing;
-        }
-        let (outcome, error) = self.error().unwrap_or_else(|| {
-            (Outcome::UpstreamError, super::internal("the request could not be finished"))
-        });
-        let last = match self.ticket.as_ref() {
-            Some(ticket) if self.sent == Sent::Nothing => match answer::error(ticket, &error) {
-                Ok((header, body)) => Last::Answer(header, body),
-                Err(_) => Last::Nothing,
-            },
-            Some(ticket) => {
-                let (dialect, id) = (ticket.arrival.dialect, &ticket.arrival.request_id);
-                Last::Event(error.event(dialect, id))
-            }
-            None => Last::Nothing,
-        };
-        let status = if self.sent == Sent::Nothing { error.status } else { 200 };
-        self.commit(outcome, status, Some(&error));
-        self.ended = true;
-        last
-    }
-
-    /// Writes the event, with what the reply has told so far.
-    pub fn commit(&mut self, outcome: Outcome, status: u16, error: Option<&ApiError>) {
-        match std::mem::replace(&mut self.replying, Replying::Over) {
-            Replying::Stream { mut filter, .. } => {
-                self.commit_with(outcome, status, error, Some(filter.tap()));
-            }
-            _ => self.commit_with(outcome, status, error, None),
-        }
-    }
-
-    fn commit_with(
-        &mut self,
-        outcome: Outcome,
-        status: u16,
-        error: Option<&ApiError>,
-        tap: Option<&mut weir_filters::wire::Tap>,
-    ) {
-        if let Some(ticket) = self.ticket.take() {
-            self.committed = Some(ticket.commit(Ending { outcome, status, error, tap }));
-        }
-    }
-}
-
-/// What is still to be written when Pingora ends an exchange.
-pub enum Last {
-    /// Nothing; it has ended, or nobody is there.
-    Nothing,
-    /// The end of a body whose content is whole.
-    Close,
-    /// An error event, then the end.
-    Event(Bytes),
-    /// A whole answer.
-    Answer(Box<ResponseHeader>, Bytes),
-}
-
-/// What one batch gives the client: at most one header and one body.
-struct Batch {
-    now: Instant,
-    header: Option<Box<ResponseHeader>>,
-    body: Vec<Bytes>,
-    end: bool,
-}
-
-impl Batch {
-    /// One write for all that has come together.
-    fn write(self, out: &mut Vec<HttpTask>) {
-        if let Some(header) = self.header {
-            out.push(HttpTask::Header(header, false));
-        }
-        let body = match self.body.as_slice() {
-            [] => Bytes::new(),
-            [one] => one.clone(),
-            many => many.concat().into(),
-        };
-        if !body.is_empty() || self.end {
-            out.push(HttpTask::Body(Some(body), self.end));
-        }
-    }
 }
 
 /// A provider's error reply, read.
-fn read_error(status: u16, headers: &HeaderMap, body: &[u8]) -> (Fault, Failure) {
+pub(super) fn read_error(status: u16, headers: &HeaderMap, body: &[u8]) -> (Fault, Failure) {
     let look = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let failure = classify(status, &look, body);
     let fault = match failure.class {
@@ -603,15 +319,6 @@ fn read_error(status: u16, headers: &HeaderMap, body: &[u8]) -> (Fault, Failure)
         _ => Fault::Status(status),
     };
     (fault, failure)
-}
-
-/// How a failure before any content is booked.
-pub fn outcome_of(failure: &Failure, error: &ApiError) -> Outcome {
-    match failure.class {
-        Class::Timeout => Outcome::Timeout,
-        _ if error.status < 500 && error.status != 429 => Outcome::Refused,
-        _ => Outcome::UpstreamError,
-    }
 }
 
 fn is_cut(failure: &Failure) -> bool {
