@@ -23,6 +23,7 @@ use forward::Head;
 use intake::Taken;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
+use pingora::protocols::http::compression::ResponseCompressionCtx;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
@@ -223,7 +224,6 @@ impl ProxyHttp for Proxy {
         match intake::take(session, &mut ticket, &endpoint).await {
             Ok(Taken::Proxy) => {
                 let control = Control::new(Exchange::new(ticket, old), c.arrived);
-                session.upstream_compression.adjust_decompression(true);
                 Downstream::install(&mut session.downstream_session, control.clone());
                 c.control = Some(control);
                 Ok(false)
@@ -242,6 +242,9 @@ impl ProxyHttp for Proxy {
         let Some(control) = c.control.clone() else { return rejected() };
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
+        // Pingora keeps the state of the last reply's decompression, and dies of it at the second
+        // try (pingora-core 0.9.1, protocols/http/compression/mod.rs, request_filter).
+        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         self.wait(session, &control, wait).await?;
         self.try_next(session, &control, c).await
     }
