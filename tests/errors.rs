@@ -155,9 +155,13 @@ fn check(row: &Row, protocol: &str, reply: &Reply) {
 #[tokio::test]
 async fn every_row_over_both_protocols() {
     let a = provider(knobs()).await;
-    let gateway = gateway(&config(&a)).await;
+    let mut gateway = gateway(&config(&a)).await;
     for row in &rows() {
         for protocol in ["h1", "h2c"] {
+            if row.hits > 0 {
+                // What failed before rests, or is behind an open breaker.
+                gateway = crate::harness::gateway(&config(&a)).await;
+            }
             let (hits, events) = (a.count(), gateway.events().await.len());
             let reply = match protocol {
                 "h1" => gateway.ask(&row.ask).await,
@@ -312,9 +316,7 @@ async fn a_providers_own_words_reach_the_caller_for_errors_of_the_request() {
         }
         assert_eq!(a.count(), 2);
     };
-    let error = |code: &str, param: &str| {
-        json!({"message": "their words", "type": "x", "code": code, "param": param})
-    };
+    let error = |code: &str, param: &str| json!({"message": "their words", "type": "x", "code": code, "param": param});
     check(400, error("y", "top_p"), (400, "invalid_request")).await;
     check(400, error("context_length_exceeded", "messages"), (400, "context_length_exceeded"))
         .await;

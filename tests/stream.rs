@@ -283,3 +283,51 @@ async fn a_connection_serves_streams_and_json_in_turn() {
     }
     assert_eq!((a.count(), a.connections()), (4, 1));
 }
+
+#[tokio::test]
+async fn an_h2_body_that_ends_in_an_empty_frame_ends_once() {
+    let a = answering(Answer::default()).await;
+    let gateway = gateway(&toml::simple(&a)).await;
+    let mut h2 = gateway.h2().await;
+    for ask in [chat(), streamed(), chat()] {
+        let (response, mut body) = h2.open(&ask).await;
+        body.send_data(ask.body.clone(), false).unwrap();
+        body.send_data(bytes::Bytes::new(), true).unwrap();
+        assert_eq!(soon("a reply", response).await.unwrap().status(), 200);
+    }
+    // The provider reads strictly, and one connection has carried all of it.
+    assert_eq!(gateway.ask(&chat()).await.status(), 200);
+    assert_eq!((a.count(), gateway.events().await.len()), (4, 4));
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_side_is_booked_as_one_that_left() {
+    let a = provider(fixed(vec![Action::Hang])).await;
+    let gateway = gateway(&toml::simple(&a)).await;
+    let mut client = gateway.client().await;
+    client.send(&chat().bytes()).await;
+    soon("the request", a.until(|seen| seen.len() == 1)).await;
+    client.half_close().await;
+    soon("the upstream's end", a.until(|seen| seen[0].left.is_some())).await;
+    assert_eq!(gateway.event().await["outcome"], "client_abort");
+}
+
+#[tokio::test]
+async fn a_small_request_is_answered_beside_a_torrent() {
+    let text = "torrent ".repeat(64);
+    let a = answering(Answer { words: vec![text; 20_000], ..Answer::default() }).await;
+    let gateway = Arc::new(gateway(&toml::simple(&a)).await);
+    let big = tokio::spawn({
+        let gateway = gateway.clone();
+        async move { gateway.ask(&streamed()).await }
+    });
+    soon("the torrent", a.until(|seen| seen.len() == 1)).await;
+    let mut client = gateway.client().await;
+    let mut asked = 0;
+    while !big.is_finished() && asked < 1000 {
+        assert_eq!(client.ask(&Ask::get("/health")).await.status(), 200);
+        asked += 1;
+    }
+    assert!(asked > 1, "nothing was answered while the stream ran");
+    assert!(big.await.unwrap().done());
+}

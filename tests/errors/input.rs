@@ -221,3 +221,22 @@ async fn null_is_absent() {
     assert_eq!(gateway.ask(&chat().body(body)).await.status(), 200);
     assert_eq!(a.count(), 1);
 }
+
+#[tokio::test]
+async fn a_request_hidden_in_another_is_none() {
+    let Stand { a, gateway } = stand().await;
+    let hidden = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+    let both = "content-length: 0\r\ntransfer-encoding: chunked\r\n";
+    let twice = "content-length: 4\r\ncontent-length: 5\r\n";
+    for (lengths, body) in [(both, format!("0\r\n\r\n{hidden}")), (twice, "abcde".into())] {
+        let head = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{lengths}\r\n");
+        let mut client = gateway.client().await;
+        client.send(head.as_bytes()).await;
+        client.try_send(body.as_bytes()).await;
+        let first = client.reply().await;
+        assert!((400..500).contains(&first.status()), "{lengths:?}: {first:?}");
+        // Whatever became of the first, the hidden one is never answered.
+        assert!(client.try_head().await.is_none_or(|h| h.status == 401), "{lengths:?}");
+    }
+    assert_eq!(a.count(), 0);
+}

@@ -76,10 +76,13 @@ async fn a_callers_secrets_are_written_nowhere() {
 #[tokio::test]
 async fn an_unreachable_provider_does_not_give_its_key_away() {
     // The credential in the query is the likeliest to end in a message about a URL.
-    let url = format!("http://127.0.0.1:{}/v1", closed_port());
+    let nobody = Refusing::new();
     let more = "auth = \"query:key\"\nretry = { attempts = 1 }\n";
-    let config =
-        [toml::custom("a", "openai", &url, more), toml::model("m", &["a/up-model"]), toml::key()];
+    let config = [
+        toml::custom("a", "openai", &nobody.url(), more),
+        toml::model("m", &["a/up-model"]),
+        toml::key(),
+    ];
     let gateway = gateway(&config.concat()).await;
     let reply = gateway.ask(&chat()).await;
     assert_eq!(reply.error(), (502, "upstream_error".into()));

@@ -57,6 +57,23 @@ pub fn closed_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// A port of the loopback that refuses every connection and that nobody else can get meanwhile.
+#[derive(Debug)]
+pub struct Refusing(tokio::net::TcpSocket);
+
+impl Refusing {
+    /// Bound, and never listening.
+    pub fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self(socket)
+    }
+    /// As a provider's.
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.0.local_addr().unwrap())
+    }
+}
+
 /// Waits for something that must not take long, and says what it was when it does.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
