@@ -11,6 +11,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod flow;
+pub mod limit;
 pub mod meter;
 pub mod observe;
 pub mod proxy;

@@ -34,6 +34,7 @@ pub fn needs_restart(old: &Snapshot, new: &Snapshot) -> Vec<&'static str> {
         ("admin.listen", old.admin.listen != new.admin.listen),
         ("admin.metrics_listen", old.admin.metrics_listen != new.admin.metrics_listen),
         ("store", old.store != new.store),
+        ("redis", old.redis != new.redis),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }

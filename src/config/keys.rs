@@ -9,8 +9,11 @@ use crate::route::Table;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-const DEPARTMENT: Shape = Shape { known: &[], later: RULES };
-const TEAM: Shape = Shape { known: &["department", "models", "aliases"], later: RULES };
+const DEPARTMENT: Shape = Shape { known: &["limits", "windows", "budgets"], later: RULES };
+const TEAM: Shape = Shape {
+    known: &["department", "models", "aliases", "limits", "windows", "budgets"],
+    later: RULES,
+};
 const KEY: Shape = Shape {
     known: &[
         "hash",
@@ -24,11 +27,14 @@ const KEY: Shape = Shape {
         "aliases",
         "expires",
         "enabled",
+        "limits",
+        "windows",
+        "budgets",
     ],
     later: RULES,
 };
 /// Rules that owners share, in a later version.
-const RULES: &[&str] = &["limits", "windows", "budgets", "max_budget_tier", "penalty"];
+const RULES: &[&str] = &["max_budget_tier", "penalty"];
 
 /// What a team gives to its keys.
 #[derive(Default)]

@@ -7,10 +7,12 @@ mod check;
 mod diff;
 mod fault;
 mod keys;
+mod limits;
 mod models;
 mod preset;
 mod price;
 mod provider;
+mod redis;
 mod routing;
 mod secret;
 mod server;
@@ -26,6 +28,7 @@ pub use watch::Watch;
 pub use zero::{Zero, zero};
 
 use crate::access::Keys;
+use crate::limit::Rules;
 use crate::route::Table;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -93,6 +96,18 @@ pub struct Log {
     pub redact: bool,
 }
 
+/// `[redis]`, compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names are CONTRACT's
+pub struct Redis {
+    /// May hold a password.
+    pub url: crate::base::Secret,
+    pub username: Option<String>,
+    pub password: Option<crate::base::Secret>,
+    pub timeout: Duration,
+    pub prefix: String,
+}
+
 /// Where access lines go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -121,6 +136,10 @@ pub struct Snapshot {
     pub keys: Keys,
     /// Models and providers.
     pub routes: Table,
+    /// Limits, windows and budgets of every owner.
+    pub rules: Rules,
+    /// `[redis]`, where all nodes count together.
+    pub redis: Option<Redis>,
 }
 
 /// A place in a file, and what is wrong there.
@@ -213,20 +232,15 @@ const ROOT: value::Shape = value::Shape {
         "routes",
         "departments",
         "teams",
-        "keys",
-    ],
-    later: &[
-        "redis",
-        "vault",
         "users",
+        "keys",
         "key_defaults",
         "user_defaults",
-        "idempotency",
-        "flood",
         "alerts",
-        "telemetry",
         "time_zone",
+        "redis",
     ],
+    later: &["vault", "idempotency", "flood", "telemetry"],
 };
 
 fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
@@ -244,11 +258,13 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let providers = provider::providers(&root, &presets, &currencies);
     let routes = models::models(&root, providers, &server.unpriced);
     let keys = keys::keys(&root, &routes);
+    let rules = limits::rules(&root, &routes, &keys);
+    let redis = redis::redis(&root);
     models::default_model(&root, &server, &routes);
     let contents = book.contents();
     let result = if book.sound() {
         let version = source::version(&texts);
-        let snapshot = Snapshot { version, server, admin, store, log, keys, routes };
+        let snapshot = Snapshot { version, server, admin, store, log, keys, routes, rules, redis };
         Ok(Loaded {
             snapshot,
             warnings: book.warnings(),

@@ -23,8 +23,10 @@ const SERVER: Shape = Shape {
         "client_write",
         "default_model",
         "unpriced",
+        "limits",
+        "default_output",
     ],
-    later: &["tls", "limits", "default_output"],
+    later: &["tls"],
 };
 const ADMIN: Shape =
     Shape { known: &["listen", "token", "metrics_listen", "allow_remote"], later: &["tls"] };

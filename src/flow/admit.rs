@@ -7,7 +7,6 @@ use crate::route::Model;
 use bytes::Bytes;
 use std::sync::Arc;
 use weir_filters::error::{ApiError, Code};
-use weir_filters::peek::{self, BadBody};
 
 /// Models named in an error message; more would be a page, not a hint.
 const NAMES_MAX: usize = 20;
@@ -42,12 +41,12 @@ impl Ticket {
         }
     }
 
-    /// Reads a chat body, and decides where the request goes.
+    /// Reads the body, and decides where the request goes.
     ///
     /// # Errors
     /// What the caller is told; nothing was sent upstream.
     pub fn admit(&mut self, body: Bytes, seed: u64) -> Result<(), ApiError> {
-        let peek = peek::chat(body).map_err(bad_body)?;
+        let peek = self.arrival.api.read(body)?;
         self.record.streamed = peek.stream;
         self.record.requested_model = peek.model.clone();
         if let Some(task) = &peek.task_type {
@@ -70,11 +69,13 @@ impl Ticket {
         let prompt_tokens = peek.estimate();
         let asked = self.routed(&key, asked, prompt_tokens).unwrap_or_else(|| asked.clone());
         let model = self.model(&key, &asked)?;
+        self.govern(&key, &asked);
+        let (asked, model, degraded) = self.affordable(&key, asked, model);
         let need = Arc::new(self.need(&peek, &model, prompt_tokens));
         let plan = self.plan(&model, &asked, &need, seed);
         if !plan.has_more() {
-            let why =
-                format!("the model `{asked}` has no price, and unpriced models are refused here");
+            let why = if self.taken.priced { "its budget is in money" } else { "such are refused here" };
+            let why = format!("the model `{asked}` has no price, and {why}");
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
         }
         self.admission = Some(Admission {
@@ -85,10 +86,10 @@ impl Ticket {
             seed,
             plan,
             fallbacks: 0,
-            degraded: None,
+            degraded,
             prompt_tokens,
         });
-        Ok(())
+        self.measure_ask()
     }
 
     /// The model behind a name, if this key may use it.
@@ -105,6 +106,12 @@ impl Ticket {
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
         }
         Ok(model)
+    }
+
+    /// The answer to what needs no provider.
+    #[must_use]
+    pub fn answered_here(&self) -> Option<Bytes> {
+        self.admission.as_ref().and_then(|a| self.arrival.api.local(a.prompt_tokens))
     }
 
     /// Every model name this key may ask for.
@@ -140,11 +147,3 @@ impl Ticket {
     }
 }
 
-fn bad_body(bad: BadBody) -> ApiError {
-    match bad {
-        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
-        BadBody::Member { param, message } => {
-            ApiError::new(Code::InvalidRequest, message).param(param)
-        }
-    }
-}

@@ -57,7 +57,7 @@ impl Ticket {
             }
             None => (Usage::default(), Source::Estimated),
         };
-        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost(&usage)) }
+        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost_with(&usage, &self.record.units)) }
     }
 
     /// Writes the request's event. After this line is in the spool the caller may see the end.
@@ -67,7 +67,10 @@ impl Ticket {
 
     pub(super) fn write(&mut self, mut ending: Ending<'_>) -> Committed {
         self.done = true;
-        let measured = self.measure(ending.outcome, ending.tap.take());
+        let mut tap = ending.tap.take();
+        let measured = self.measure(ending.outcome, tap.as_deref_mut());
+        self.learn(ending.outcome, &measured, tap.as_deref());
+        self.settle(&measured);
         let mut event = self.event(ending.outcome, ending.status);
         event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
         event.usage = measured.usage.into();
@@ -130,7 +133,7 @@ impl Ticket {
                 .or_else(|| last.map(|a| a.provider.clone())),
             credential: running.and_then(|r| r.credential.as_ref().map(|c| c.name.clone())),
             model: running.map(|r| r.model.to_string()).or_else(|| last.map(|a| a.model.clone())),
-            limited_by: None,
+            limited_by: record.limited_by.as_ref().map(ToString::to_string),
             status,
             error_code: None,
             outcome,
@@ -138,11 +141,15 @@ impl Ticket {
             attempts: record.attempts.clone(),
             usage: Usage::default().into(),
             usage_source: Source::Estimated,
-            units: crate::meter::event::Units::default(),
+            units: crate::meter::event::Units {
+                images: record.units.images,
+                seconds: record.units.seconds,
+                characters: record.units.characters,
+            },
             cost_nano_usd: Some(NanoUsd(0)),
             wasted_cost_nano_usd: NanoUsd(record.wasted),
             price_source: self.price().map(|p| p.source.clone()),
-            reserved_tokens: 0,
+            reserved_tokens: self.reserved_tokens(),
             ttft_ms: record.ttft.map(millis),
             duration_ms: millis(arrival.at.elapsed()),
             overhead_us: u64::try_from(record.overhead.as_micros()).unwrap_or(u64::MAX),

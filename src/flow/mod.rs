@@ -8,10 +8,13 @@ pub mod drain;
 pub mod failpoint;
 pub mod finish;
 mod gauges;
+pub mod govern;
 mod nobody;
 mod route;
+mod spent;
 mod tell;
 pub mod ticket;
+mod usage;
 mod user;
 
 pub use attempt::{Attempt, Step};
@@ -21,6 +24,7 @@ pub use finish::Committed;
 pub use ticket::{Arrival, Ending, Ticket, Wishes};
 
 use crate::config::Snapshot;
+use crate::limit::Limits;
 use crate::meter::Spool;
 use crate::observe::{AccessLog, Health, Metrics};
 use crate::route::live::Registry;
@@ -46,6 +50,8 @@ pub struct Gateway {
     pub bodies: Arc<ByteBudget>,
     /// What is known of providers' targets and credentials.
     pub registry: Registry,
+    /// What callers have used of their limits and budgets.
+    pub limits: Arc<Limits>,
     /// Requests between their head and their event.
     in_flight: AtomicUsize,
 }
@@ -55,7 +61,8 @@ impl Gateway {
     #[must_use]
     pub fn new(snapshot: Snapshot, spool: Spool, metrics: Metrics, access: AccessLog) -> Arc<Self> {
         let registry = Registry::default();
-        registry.adopt(&snapshot.routes, Instant::now());
+        let now = Instant::now();
+        registry.adopt(&snapshot.routes, now);
         let gateway = Arc::new(Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             spool,
@@ -64,13 +71,16 @@ impl Gateway {
             drain: Drain::default(),
             bodies: Arc::default(),
             registry,
+            limits: Limits::new(now),
             in_flight: AtomicUsize::new(0),
         });
         gauges::watch(&gateway);
+        spent::recall(&gateway, &gateway.snapshot.load());
         gateway
     }
     /// Puts a new snapshot in force. Requests under the old one keep it to their end.
     pub fn swap(&self, snapshot: Snapshot) {
+        spent::recall(self, &snapshot);
         self.registry.adopt(&snapshot.routes, Instant::now());
         self.snapshot.store(Arc::new(snapshot));
     }

@@ -96,7 +96,8 @@ impl Ticket {
         seed: u64,
     ) -> Plan {
         let mut plan = Plan::new(model, asked, need, self.arrival.at, seed);
-        if self.snapshot.server.unpriced == Unpriced::Refuse {
+        let unpriced = &self.snapshot.server.unpriced;
+        if *unpriced == Unpriced::Refuse || (self.taken.priced && *unpriced == Unpriced::Warn) {
             plan.retain(|p, model| p.offer(model).is_some_and(|o| o.price.is_some()));
         }
         plan

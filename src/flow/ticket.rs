@@ -5,15 +5,16 @@ use super::budget::Held;
 use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::Snapshot;
+use crate::limit::{Ask, Refusal, Reservation, Rule};
 use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::live::Pass;
 use crate::route::{Model, Need, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::ApiError;
 use weir_filters::peek::Peek;
-use weir_filters::usage::Price;
+use weir_filters::usage::{Price, Units};
 
 /// What a request's head says.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ pub struct Arrival {
     pub endpoint: &'static str,
     /// How the caller is answered.
     pub dialect: Dialect,
+    /// What it asks for, and in whose words.
+    pub api: Api,
     /// For the access log.
     pub method: String,
     /// For the access log, without the query.
@@ -142,8 +145,27 @@ pub struct Record {
     pub overhead: Duration,
     /// The endpoint costs nothing, and leaves no event.
     pub free: bool,
+    /// What the answer has beside tokens.
+    pub units: Units,
     /// Request members the provider could not take.
     pub dropped: Vec<String>,
+    /// The rule that refused it or cut it.
+    pub limited_by: Option<Arc<str>>,
+}
+
+/// What a request takes of its owners' rules.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The rules it is held against.
+    pub rules: Vec<Arc<Rule>>,
+    /// What it asks for at most.
+    pub ask: Ask,
+    /// One of the rules is a budget of money, so a model without a price is no choice.
+    pub priced: bool,
+    /// What it holds of them; absent before it is admitted.
+    pub reservation: Option<Reservation>,
+    /// Why it was not.
+    pub refused: Option<Refusal>,
 }
 
 /// One request, from its head to its event. Dropped without [`Ticket::commit`] it books itself as
@@ -166,6 +188,8 @@ pub struct Ticket {
     pub running: Option<Running>,
     /// Everything else.
     pub record: Record,
+    /// What it takes of limits and budgets.
+    pub taken: Taken,
     /// Bytes of bodies it holds.
     pub held: Held,
     pub(super) done: bool,
@@ -199,6 +223,7 @@ impl Ticket {
             admission: None,
             running: None,
             record: Record::default(),
+            taken: Taken::default(),
             held,
             done: false,
         }
@@ -243,6 +268,13 @@ impl Ticket {
     #[must_use]
     pub fn first_token(&self) -> Option<Duration> {
         self.running.as_ref().and_then(|r| r.provider.timeouts.first_token)
+    }
+
+    /// The running provider's wait for a whole answer: shorter where nothing is generated.
+    #[must_use]
+    pub fn reply_wait(&self) -> Option<Duration> {
+        let timeouts = self.running.as_ref().map(|r| r.provider.timeouts)?;
+        if self.arrival.api.is_quick() { timeouts.quick_reply } else { timeouts.reply }
     }
 
     /// Adds the time since `since` to what is our own.

@@ -11,7 +11,6 @@ use super::rows::{self, Rollups};
 use super::segment::{self, Name};
 use super::spool::Spool;
 use super::stats::Stats;
-use crate::base::EventId;
 use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior, params};
 use std::collections::{HashMap, HashSet};
@@ -74,8 +73,6 @@ pub(super) struct Applier<'a> {
     pub(super) db: &'a mut Connection,
     pub(super) spool: &'a Spool,
     pub(super) probe: &'a mut Option<Probe>,
-    /// Dead streams whose event this process has appended.
-    pub(super) booked: &'a mut HashSet<EventId>,
     pub(super) spool_keep: Duration,
     pub(super) now: Timestamp,
 }
@@ -203,14 +200,12 @@ impl Applier<'_> {
         Ok(to)
     }
 
-    /// Appends the event of every stream whose process is dead; true when there were any.
+    /// Appends the event of every stream whose process is dead; true when there were any. The
+    /// living spool has been read by now, so what an earlier pass appended is a row already.
     fn book(&mut self, living: &HashSet<Uuid>) -> Result<bool, Fault> {
-        let mut orphans = orphans(self.db, living)?;
-        self.booked.retain(|id| orphans.iter().any(|e| e.event_id == *id));
-        orphans.retain(|e| !self.booked.contains(&e.event_id));
+        let orphans = orphans(self.db, living)?;
         for event in &orphans {
             self.spool.put_event(&interrupted(event))?;
-            self.booked.insert(event.event_id);
             self.step(Step::Booked);
         }
         Ok(!orphans.is_empty())

@@ -1,5 +1,12 @@
 //! The ledger's one writer: a thread that applies the spool, deletes what is old, and says how far
 //! behind it is. Whatever the database does, the spool keeps growing and requests go on.
+//!
+//! - Locked by another program, or its disk full: the gateway starts, `weir_store_up` is 0, every
+//!   pass tries again.
+//! - Damaged, of a later version, or where none can be: at the start refused with the file's name;
+//!   while running as above, opened anew at every pass.
+//! - Deleted or moved away: made anew, and filled from what the spool still has.
+//! - Applied by another gateway of the same store: left to it, taken over when it ends.
 
 use super::apply::{self, Applier, Fault, Known, Probe};
 use super::lines;
@@ -7,11 +14,10 @@ use super::segment::{self, Name};
 use super::spool::Spool;
 use super::stats::Minute;
 use super::stop::Stop;
-use crate::base::EventId;
 use crate::store::{self, Error};
 use jiff::Timestamp;
 use rusqlite::Connection;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +42,6 @@ pub struct Ledger {
     retention: Option<Duration>,
     spool_keep: Duration,
     swept: Option<Timestamp>,
-    booked: HashSet<EventId>,
     /// Offsets at the last time the database could be asked.
     known: Known,
     backlog: Backlog,
@@ -61,7 +66,7 @@ impl Ledger {
     /// tried again at every pass.
     ///
     /// # Errors
-    /// What waiting does not heal: a damaged file, one of a later version, a place where none can be.
+    /// What waiting does not heal: a damaged file, one of a later version, a place for none.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let mut ledger = Self {
             path: path.to_path_buf(),
@@ -70,7 +75,6 @@ impl Ledger {
             retention: None,
             spool_keep: SPOOL_KEEP,
             swept: None,
-            booked: HashSet::new(),
             known: Known::new(),
             backlog: Backlog::default(),
             probe: None,
@@ -104,7 +108,7 @@ impl Ledger {
     /// be called before the first request.
     ///
     /// # Errors
-    /// What waiting does not heal. Anything else is said in the log, and tried again by [`Ledger::run`].
+    /// What waiting does not heal. Anything else is logged, and tried again by [`Ledger::run`].
     pub fn apply_all(&mut self, spool: &Spool, now: Timestamp) -> Result<(), Error> {
         match self.pass(spool, now) {
             Err(e) if !e.is_passing() => Err(e),
@@ -159,7 +163,6 @@ impl Ledger {
             db: &mut db.connection,
             spool,
             probe: &mut self.probe,
-            booked: &mut self.booked,
             spool_keep: self.spool_keep,
             now,
         };

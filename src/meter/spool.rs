@@ -158,7 +158,7 @@ impl Spool {
         self.stats.spool_failing()
     }
 
-    /// Appends one event. A failed write is counted, said once a minute, and never fails the request.
+    /// Appends one event. A failed write is counted, said once a minute, and fails no request.
     pub fn append(&self, event: &Event) {
         if let Err(e) = self.put_event(event) {
             self.stats.lost_one();
@@ -215,12 +215,12 @@ impl Spool {
                 if torn {
                     segment.torn.store(false, Ordering::Release);
                 }
-                segment.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                segment.bytes.fetch_add(n as u64, Ordering::Release);
                 self.stats.wrote(n as u64);
             }
             Ok(n) => {
                 segment.torn.store(n > 0 || torn, Ordering::Release);
-                segment.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                segment.bytes.fetch_add(n as u64, Ordering::Release);
                 self.full.store(true, Ordering::Relaxed);
                 return Err(io::Error::new(ErrorKind::StorageFull, "only a part was written"));
             }
@@ -313,7 +313,7 @@ impl Segment {
         }
     }
     fn sync(&self) -> io::Result<()> {
-        let bytes = self.bytes.load(Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Acquire); // counted after it was written
         if self.synced.load(Ordering::Relaxed) != bytes {
             self.disk.sync()?;
             self.synced.store(bytes, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Every metric of this version, and the one call per request that moves them.
 
 use super::health::Gauges;
+use super::limits::Limits;
 use super::series::{Labels, Names, Series, SeriesMap};
 use super::targets::Targets;
 use parking_lot::{Mutex, RwLock};
@@ -70,6 +71,8 @@ pub struct Metrics {
     scrape: Mutex<()>,
     /// Gauges of providers' targets and credentials.
     pub targets: Targets,
+    /// Limits, budgets and Redis.
+    pub limits: Limits,
 }
 
 /// What requests move.
@@ -108,8 +111,10 @@ impl Metrics {
         let families = Families::new(&registry)?;
         let gauges = GaugeFamilies::new(&registry)?;
         let targets = Targets::new(&registry)?;
+        let limits = Limits::new(&registry)?;
         Ok(Self {
             targets,
+            limits,
             registry,
             families,
             names: Names::new(NAMES_MAX, FAULTS_MAX),
@@ -168,6 +173,7 @@ impl Metrics {
         let _alone = self.scrape.lock();
         self.gauges.read(&self.facts());
         self.targets.read();
+        self.limits.scrape();
         let mut all = self.registry.gather();
         for family in all.iter_mut().filter(|f| f.name() == COST) {
             for metric in family.mut_metric() {

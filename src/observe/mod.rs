@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod health;
+pub mod limits;
 pub mod logger;
 pub mod metrics;
 pub mod redact;

@@ -2,6 +2,7 @@
 
 use crate::flow::Ticket;
 use crate::flow::ticket::Degraded;
+use crate::limit::Standing;
 use bytes::Bytes;
 use http::HeaderValue;
 use pingora::Result;
@@ -12,6 +13,16 @@ use weir_filters::error::ApiError;
 use weir_filters::usage::NanoUsd;
 
 const JSON: &str = "application/json";
+const REQUESTS: [&str; 3] = [
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+];
+const TOKENS: [&str; 3] = [
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+];
 
 /// The header of a stream: never a length, never a cache, never a buffer on the way.
 ///
@@ -66,9 +77,36 @@ fn proxied(header: &mut ResponseHeader, ticket: &Ticket) -> Result<()> {
     if !ticket.record.dropped.is_empty() {
         header.insert_header("x-weir-dropped", ticket.record.dropped.join(", "))?;
     }
+    rates(header, ticket)?;
     let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
     header.insert_header("x-weir-overhead-us", micros)?;
     Ok(())
+}
+
+/// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none.
+fn rates(header: &mut ResponseHeader, ticket: &Ticket) -> Result<()> {
+    let tightest = ticket.tightest();
+    let mut put = |what: &'static [&'static str; 3], standing: Option<Standing>| -> Result<()> {
+        let Some(standing) = standing else { return Ok(()) };
+        header.insert_header(what[0], standing.limit)?;
+        header.insert_header(what[1], standing.remaining)?;
+        header.insert_header(what[2], duration(standing.reset.unwrap_or_default()))
+    };
+    put(&REQUESTS, tightest.requests)?;
+    put(&TOKENS, tightest.tokens)
+}
+
+/// As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m0s`.
+fn duration(time: Duration) -> String {
+    let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    let (seconds, rest) = (millis / 1000, millis % 1000);
+    match (seconds, rest) {
+        (0, _) => format!("{millis}ms"),
+        (1..60, 0) => format!("{seconds}s"),
+        (1..60, _) => format!("{seconds}.{}s", format!("{rest:03}").trim_end_matches('0')),
+        (60..3600, _) => format!("{}m{}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m{}s", seconds / 3600, seconds / 60 % 60, seconds % 60),
+    }
 }
 
 /// An error of a request that has a ticket.
@@ -87,6 +125,7 @@ pub fn error(ticket: &Ticket, error: &ApiError) -> Result<(Box<ResponseHeader>, 
         header.insert_header("retry-after", seconds)?;
         header.insert_header("retry-after-ms", millis)?;
     }
+    rates(&mut header, ticket)?;
     if ticket.tries() > 0 {
         header.insert_header("x-weir-attempts", ticket.tries())?;
     }
@@ -126,6 +165,18 @@ pub fn local(ticket: &Ticket, body: &Bytes) -> Result<Box<ResponseHeader>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reset_is_written_as_openai_writes_it() {
+        let check = |ms, want| assert_eq!(duration(Duration::from_millis(ms)), want);
+        check(0, "0ms");
+        check(12, "12ms");
+        check(1_000, "1s");
+        check(1_500, "1.5s");
+        check(1_005, "1.005s");
+        check(360_000, "6m0s");
+        check(3_661_000, "1h1m1s");
+    }
 
     #[test]
     fn a_wait_is_rounded_up_and_never_zero() {

@@ -11,7 +11,7 @@ use pingora::proxy::Session;
 use pingora::{Error, Result};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::{ApiError, Code};
 
 /// A caller's own request id is taken up to this length.
@@ -45,6 +45,10 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         trace_id: trace_id(text("traceparent")),
         endpoint: endpoint.label,
         dialect: dialect(endpoint, &head.headers),
+        api: match endpoint.kind {
+            Kind::Ask(api) => api,
+            _ => Api::default(),
+        },
         method: head.method.to_string(),
         path: head.uri.path().chars().take(256).collect(),
         client: session.client_addr().map(|a| a.to_string()).unwrap_or_default(),
@@ -154,11 +158,15 @@ pub async fn take(
     match endpoint.kind {
         Kind::Models => super::models::list(ticket),
         Kind::Model => super::models::one(ticket),
+        Kind::Usage => Ok(match ticket.usage().await {
+            Ok(page) => local(ticket, page.to_string().into())?,
+            Err(refused) => Taken::Refused(refused),
+        }),
         Kind::NotYet => {
             let why = format!("{} is not in this version", ticket.arrival.path);
             Ok(Taken::Refused(ApiError::new(Code::NotImplemented, why)))
         }
-        _ => chat(session, ticket).await,
+        _ => ask(session, ticket).await,
     }
 }
 
@@ -177,17 +185,23 @@ fn leaving() -> ApiError {
     ApiError::new(Code::Overloaded, LEAVING).after(Duration::from_secs(1))
 }
 
-async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
+async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     ticket.own_since(ticket.arrival.at);
     let body = match read(session, ticket).await? {
         Ok(body) => body,
         Err(refused) => return Ok(Taken::Refused(refused)),
     };
     let since = Instant::now();
-    let admitted = ticket.admit(body, fastrand::u64(..));
+    let mut admitted = ticket.admit(body, fastrand::u64(..));
+    if admitted.is_ok() {
+        admitted = ticket.reserve().await;
+    }
     ticket.own_since(since);
     Ok(match admitted {
-        Ok(()) => Taken::Proxy,
+        Ok(()) => match ticket.answered_here() {
+            Some(body) => return local(ticket, body),
+            None => Taken::Proxy,
+        },
         Err(refused) => Taken::Refused(refused),
     })
 }

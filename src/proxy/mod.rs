@@ -85,7 +85,7 @@ impl Proxy {
         let ending = Ending { outcome, status, error, tap: None };
         let unread = !session.is_body_done();
         let hopeless = status == 408 || session.req_header().headers.contains_key("expect");
-        if unread && hopeless {
+        if (unread && hopeless) || ticket.phase() > Phase::Serving {
             session.set_keepalive(None);
         }
         c.committed = Some(ticket.commit(ending));
@@ -240,6 +240,8 @@ impl ProxyHttp for Proxy {
 
     async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
+        // Pingora's decompressor has phases and panics when a second try begins in the body's one.
+        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
         // Pingora keeps the state of the last reply's decompression, and dies of it at the second
@@ -278,11 +280,10 @@ impl ProxyHttp for Proxy {
         let mut x = control.exchange();
         if let Some(ticket) = x.ticket() {
             ticket.connected(now);
-            let timeouts = ticket.running.as_ref().map(|r| r.provider.timeouts);
             let (timer, wait) = if ticket.streams() {
-                (Timer::FirstToken, timeouts.and_then(|t| t.first_token))
+                (Timer::FirstToken, ticket.first_token())
             } else {
-                (Timer::Reply, timeouts.and_then(|t| t.reply))
+                (Timer::Reply, ticket.reply_wait())
             };
             control.clock.arm(timer, now, wait);
         }

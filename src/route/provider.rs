@@ -63,6 +63,8 @@ pub struct Timeouts {
     pub write: Option<Duration>,
     /// Connected to the end of a non-stream answer.
     pub reply: Option<Duration>,
+    /// The same where nothing is generated: embeddings, rerank, moderations.
+    pub quick_reply: Option<Duration>,
     /// The whole request, every try in it.
     pub total: Option<Duration>,
 }

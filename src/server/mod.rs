@@ -10,6 +10,7 @@ mod front;
 mod leave;
 mod listen;
 mod notify;
+mod redis;
 mod reload;
 mod serve;
 
@@ -104,6 +105,7 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
         .map_err(|e| Unavailable::new("make", "metrics", io::Error::other(e.to_string())))?;
     know(&counters, &snapshot);
     let gateway = Gateway::new(snapshot, spool, counters, access);
+    redis::start(&gateway).map_err(|why| Unavailable::new("use", "redis", io::Error::other(why)))?;
     let shared = Arc::new(Shared::default());
     watch_facts(&gateway, &shared);
     Ok(Ready { gateway, shared, claims, admin, metrics, ledger, logger })

@@ -145,5 +145,6 @@ fn keep_started(old: &Snapshot, new: &mut Snapshot) -> Vec<&'static str> {
     new.admin.listen.clone_from(&old.admin.listen);
     new.admin.metrics_listen.clone_from(&old.admin.metrics_listen);
     new.store = old.store.clone();
+    new.redis.clone_from(&old.redis);
     differ
 }

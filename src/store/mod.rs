@@ -3,6 +3,7 @@
 mod migrate;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub enum Error {
         why: String,
     },
     /// A later version of weir wrote it.
-    #[error("{}: written by a later weir (schema {found}, this one knows {known})", .path.display())]
+    #[error("{}: a later weir wrote it (schema {found}, this one knows {known})", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -87,6 +88,9 @@ pub fn open(path: &Path) -> Result<Connection, Error> {
         std::fs::create_dir_all(dir)
             .map_err(|e| Error::Failed { path: path.to_path_buf(), why: e.to_string() })?;
     }
+    // Who used what is for nobody else to read; the journals take over its permissions.
+    let file = std::fs::File::options().create(true).append(true).mode(0o600).open(path);
+    file.map_err(|e| Error::Failed { path: path.to_path_buf(), why: e.to_string() })?;
     let sql = |e: rusqlite::Error| Error::of(path, &e);
     let mut db = Connection::open(path).map_err(sql)?;
     db.busy_timeout(BUSY).map_err(sql)?;
@@ -147,6 +151,7 @@ fn migrate_from(tx: &Connection, path: &Path, found: usize) -> Result<(), Error>
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_new_database_is_made_and_opens_again() {
@@ -156,6 +161,10 @@ mod tests {
         for _ in 0..2 {
             let db = open(&path).unwrap();
             assert_eq!(version(&db).unwrap(), migrate::STEPS.len());
+            for file in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+                let mode = file.unwrap().metadata().unwrap().permissions().mode();
+                assert_eq!(mode & 0o077, 0, "for nobody else");
+            }
         }
         open_read(&path).unwrap();
     }

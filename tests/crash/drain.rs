@@ -90,6 +90,7 @@ async fn a_drain_waits_for_those_that_end_cuts_those_that_do_not_and_books_all()
     assert!(h2_text.contains("shutting down") && !h2_text.contains("[DONE]"), "{h2_text}");
     let cut = json.reply().await;
     assert_eq!((cut.error().0, cut.header("x-should-retry")), (503, Some("true")));
+    assert_eq!(cut.header("connection"), Some("close"));
     assert!(term.elapsed() >= limit);
     let (status, _) = weir.ended().await;
     let took = term.elapsed();
@@ -142,13 +143,27 @@ async fn before_the_listeners_close_readiness_is_red_and_requests_are_served() {
     let mut weir = Weir::with(&toml::simple(&provider), lines, &[]).await;
     let mut kept = Client::connect(weir.port).await;
     assert_eq!(kept.ask(&chat()).await.header("connection"), Some("keep-alive"));
+    // Asked before, answered after.
+    let gate = Gate::new();
+    let late = Answer::default().reply(&weir::demo::Request {
+        method: "POST".into(),
+        path: "/v1/chat/completions".into(),
+        body: chat().body,
+        ..weir::demo::Request::default()
+    });
+    provider.play(fixed([vec![Action::Pass(gate.clone())], late].concat()));
+    kept.send(&chat().bytes()).await;
+    soon("the request", provider.until(|seen| seen.len() == 2)).await;
+    provider.play(Answer::default().script());
     weir.signal(rustix::process::Signal::TERM);
     let start = Instant::now();
     while weir.admin("GET", "/health/ready").await.status() != 503 {
         assert!(start.elapsed() < Duration::from_secs(1), "never red");
     }
-    let reply = weir.ask(&chat()).await;
-    assert_eq!((reply.status(), reply.header("connection")), (200, Some("close")));
+    gate.open(1);
+    for reply in [weir.ask(&chat()).await, kept.reply().await] {
+        assert_eq!((reply.status(), reply.header("connection")), (200, Some("close")));
+    }
     assert_eq!(weir.ask(&Ask::get("/health/ready")).await.status(), 503);
     assert_eq!(weir.ended().await.0.code(), Some(0));
 }

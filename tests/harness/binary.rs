@@ -160,6 +160,18 @@ impl Weir {
         let text = self.admin("GET", "/metrics").await.text();
         metric(&text, name, labels)
     }
+    /// Waits until no request is open.
+    pub async fn idle(&self) {
+        let start = Instant::now();
+        loop {
+            let open = self.metric("weir_in_flight", &[]).await;
+            if open == Some(0.0) {
+                return;
+            }
+            assert!(start.elapsed() < super::PATIENCE, "{open:?} requests are still open");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
     /// Rows of `weir report --format json`.
     pub fn report(&self, by: &str) -> Value {
         let output = self.cli(&["report", "--by", by, "--format", "json"]);

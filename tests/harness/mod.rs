@@ -24,6 +24,8 @@ pub use weir::demo::{Action, Answer, Cut, Gate, Provider, Script, Seen, Tool, Us
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything a test waits for. Whoever runs out of it has hung.
@@ -51,10 +53,22 @@ pub fn fixed(actions: Vec<Action>) -> Script {
     std::sync::Arc::new(move |_| actions.clone())
 }
 
-/// A port of the loopback where nobody listens.
+/// Has no divisor in common with the number of ports: each is met once a round.
+const LEAP: u32 = 7_919;
+
+/// A port of the loopback where nobody listens. None that the kernel gives to outgoing connections
+/// (from 32768 on): one of the suite's own clients would take it before its listener does.
 pub fn closed_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
+    loop {
+        // In leaps, so that two suites that begin side by side do not walk the same road.
+        let n = u32::from(next.fetch_add(1, Ordering::Relaxed));
+        let port = 12_000 + (n * LEAP % 20_000) as u16;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A port of the loopback that refuses every connection and that nobody else can get meanwhile.

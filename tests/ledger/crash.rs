@@ -104,6 +104,48 @@ fn a_stream_of_a_living_process_is_not_interrupted() {
 }
 
 #[test]
+fn a_stream_whose_end_is_read_before_its_beginning_is_not_booked_again() {
+    let home = Home::new();
+    let spool = home.spool();
+    let stream = event();
+    // A slow writer puts the beginning into the old segment after that was read to its end.
+    spool.append(&stream);
+    let mut ledger = home.ledger();
+    ledger.pass(&spool, now()).unwrap();
+    spool.admit(&beginning(&stream));
+    ledger.pass(&spool, now()).unwrap();
+    drop((ledger, spool));
+    home.restart();
+    assert_eq!(home.rows(), BTreeMap::from([(hex(&stream), ("success".into(), 3))]));
+    assert_eq!(home.lines()[&hex(&stream)], 1);
+    assert_eq!(home.query::<i64>("SELECT count(*) FROM admitted"), 0);
+}
+
+#[test]
+fn a_store_that_locks_in_the_middle_of_booking_books_once_when_it_is_back() {
+    let home = Arc::new(Home::new());
+    let stream = event();
+    let spool = home.spool();
+    spool.admit(&beginning(&stream));
+    drop(spool);
+    let spool = home.spool();
+    let lock = Arc::new(Mutex::new(None));
+    let (db, into) = (home.db(), Arc::clone(&lock));
+    let mut ledger = home.ledger().probe(Box::new(move |step| {
+        if step == Step::Booked {
+            let other = rusqlite::Connection::open(&db).unwrap();
+            other.execute_batch("BEGIN IMMEDIATE").unwrap();
+            *into.lock().unwrap() = Some(other);
+        }
+    }));
+    (0..2).for_each(|_| assert!(ledger.pass(&spool, now()).is_err()));
+    drop(lock.lock().unwrap().take());
+    ledger.pass(&spool, now()).unwrap();
+    assert_eq!(home.rows(), BTreeMap::from([(hex(&stream), ("interrupted".into(), 0))]));
+    assert_eq!(home.lines()[&hex(&stream)], 1);
+}
+
+#[test]
 fn a_line_torn_at_any_byte_costs_only_itself() {
     let home = Home::new();
     fs::create_dir(home.spool_dir()).unwrap();

@@ -71,7 +71,9 @@ impl Process {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn any_life_of_a_gateway_gives_one_row_per_request(acts in prop::collection::vec(act(), 1..40)) {
+    fn any_life_of_a_gateway_gives_one_row_per_request(
+        acts in prop::collection::vec(act(), 1..40),
+    ) {
         let mut process = Process::start(Home::new());
         let (mut want, mut running, mut old) = (BTreeMap::new(), Vec::new(), Vec::<Event>::new());
         for act in acts {

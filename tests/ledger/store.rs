@@ -103,6 +103,22 @@ fn segments_go_once_they_are_applied_dead_and_old() {
 }
 
 #[test]
+fn a_segment_that_a_living_process_has_left_goes_too() {
+    let home = Home::new();
+    let spool = home.spool();
+    spool.append(&event());
+    spool.tick(Instant::now() + Duration::from_secs(7200));
+    spool.append(&event());
+    spool.tick(Instant::now());
+    let mut ledger = home.ledger().spool_keep(Duration::ZERO);
+    ledger.pass(&spool, now()).unwrap();
+    assert_eq!((files(&home.spool_dir()).len(), home.rows().len()), (1, 2));
+    spool.append(&event());
+    ledger.pass(&spool, now()).unwrap();
+    assert_eq!(home.rows().len(), 3);
+}
+
+#[test]
 fn a_start_that_served_nobody_leaves_no_segment() {
     let home = Home::new();
     (0..5).for_each(|_| home.restart());

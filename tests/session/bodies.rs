@@ -43,7 +43,7 @@ async fn each_try_sends_a_body_of_its_own_length() {
     let failing = provider(fixed(vec![])).await;
     let good = answering(Answer::default()).await;
     let refused = format!("http://127.0.0.1:{}/v1", closed_port());
-    let once = "retry = { attempts = 1 }";
+    let once = "retry = { attempts = 1 }\nbreaker = { min_requests = 1000000 }";
     let config = [
         toml::custom("gone", "openai", &refused, once),
         toml::custom("bad", "openai", &failing.url(), once),
@@ -85,6 +85,13 @@ async fn a_body_that_ends_with_an_empty_h2_frame_leaves_the_kept_connection_clea
         assert_eq!(soon("a reply", response).await.unwrap().status(), 200);
         assert_eq!(h2.ask(&chat()).await.status(), 200);
     }
-    idle(&weir).await;
-    assert_eq!((provider.count(), provider.connections()), (10, 1));
+    // A terminator too many would stand before the next request of a kept connection, which the
+    // provider would close. (It is not always the same one: an answer is sometimes with the client
+    // before its connection is back in the pool.)
+    assert_eq!(provider.count(), 10);
+    assert!(provider.connections() < 10, "no connection was used twice");
+    for seen in provider.requests() {
+        assert!(seen.request.body == renamed(&chat().body, "up-model"));
+        assert_eq!(seen.request.header("transfer-encoding"), None);
+    }
 }

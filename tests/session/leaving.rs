@@ -32,7 +32,7 @@ async fn aborted(weir: &Weir, n: usize) -> serde_json::Value {
     let event = weir.events(n).await.remove(n - 1);
     let end = (event["outcome"].as_str().unwrap(), event["status"].as_u64().unwrap());
     assert_eq!(end, ("client_abort", 499), "{event}");
-    idle(weir).await;
+    weir.idle().await;
     event
 }
 
@@ -139,7 +139,7 @@ async fn a_client_that_leaves_after_the_end_of_its_answer_is_a_success() {
     let reply = weir.ask(&streamed()).await;
     assert!(reply.done() && reply.content() == "Hello world!");
     assert_eq!(weir.events(2).await[1]["outcome"], "success");
-    idle(&weir).await;
+    weir.idle().await;
 }
 
 #[tokio::test]

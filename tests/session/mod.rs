@@ -3,6 +3,7 @@
 
 mod bodies;
 mod early;
+mod given_back;
 mod kept;
 mod leaving;
 mod limits;
@@ -40,17 +41,4 @@ fn renamed(body: &[u8], model: &str) -> Vec<u8> {
 /// `[server]` lines of a gateway.
 fn server(lines: &str) -> Tables {
     Tables { server: lines.into(), ..Tables::default() }
-}
-
-/// Waits until no request is open.
-async fn idle(weir: &Weir) {
-    let start = std::time::Instant::now();
-    loop {
-        let open = weir.metric("weir_in_flight", &[]).await;
-        if open == Some(0.0) {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{open:?} requests are still open");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
 }

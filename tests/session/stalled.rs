@@ -30,7 +30,7 @@ async fn ended(weir: &Weir, n: usize, outcomes: &[&str]) {
     let event = weir.events(n).await.remove(n - 1);
     let outcome = event["outcome"].as_str().unwrap_or_default();
     assert!(outcomes.contains(&outcome), "{event}");
-    idle(weir).await;
+    weir.idle().await;
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_hundred_streams_share_one_connection_and_none_has_anothers_words() {
     }
     let whole = streams.join_all().await.into_iter().filter(|whole| *whole).count();
     assert_eq!(whole, 67);
-    idle(&weir).await;
+    weir.idle().await;
     let events = weir.events(100).await;
     assert_eq!(events.len(), 100);
     let successes = events.iter().filter(|e| e["outcome"] == "success").count();

@@ -9,7 +9,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub mod anthropic;
+mod edit;
+pub mod gemini;
+mod listen;
+pub mod ollama;
 pub mod openai;
+mod scribe;
 
 /// A provider protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,11 +25,23 @@ pub enum Wire {
     Azure,
     /// Anthropic Messages.
     Anthropic,
+    /// Google's generateContent at AI Studio.
+    Gemini,
+    /// The same at Vertex; its base URL ends in `/publishers/google`.
+    Vertex,
+    /// Ollama's own `/api/chat`.
+    Ollama,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
-pub const WIRES: &[(&str, Wire)] =
-    &[("openai", Wire::OpenAi), ("azure", Wire::Azure), ("anthropic", Wire::Anthropic)];
+pub const WIRES: &[(&str, Wire)] = &[
+    ("openai", Wire::OpenAi),
+    ("azure", Wire::Azure),
+    ("anthropic", Wire::Anthropic),
+    ("gemini", Wire::Gemini),
+    ("vertex", Wire::Vertex),
+    ("ollama", Wire::Ollama),
+];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -34,11 +51,20 @@ pub struct Quirks {
     pub stream_options: bool,
     /// Usage comes in the stream without being asked for, so nothing is injected.
     pub usage_unasked: bool,
+    /// Within tool loops the model wants its `reasoning_content` back; others refuse the member.
+    pub reasoning_back: bool,
+    /// It has `/responses` beside its chat.
+    pub responses: bool,
+    /// It has `/completions` of a bare prompt for every model.
+    pub completions: bool,
 }
 
 impl Default for Quirks {
     fn default() -> Self {
-        Self { stream_options: true, usage_unasked: false }
+        Self { stream_options: true, usage_unasked: false, reasoning_back: false,
+            responses: false,
+            completions: false,
+        }
     }
 }
 
@@ -56,7 +82,7 @@ pub struct Params {
 }
 
 /// What a request is made from.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The caller's body, read.
     pub peek: &'a Peek,
@@ -157,8 +183,15 @@ pub trait Reply: Send {
     fn feed(&mut self, chunk: Bytes, step: &mut Step);
     /// The provider's body has ended cleanly (`clean`), or the connection was cut.
     fn finish(&mut self, clean: bool, step: &mut Step);
+    /// The caller gets no more: the answer ends here, well formed, by `length`. To be called while
+    /// it runs; what the provider sends afterwards is swallowed.
+    fn cut(&mut self, step: &mut Step);
     /// What is known so far.
     fn tap(&mut self) -> &mut Tap;
+    /// The error as the last event of this stream, where it depends on what was sent before.
+    fn error(&mut self, _error: &ApiError, _request_id: &str) -> Option<Bytes> {
+        None
+    }
 }
 
 /// A non-stream reply, read and normalised.
@@ -184,6 +217,9 @@ impl Wire {
         match self {
             Self::OpenAi | Self::Azure => openai::request(self, ask),
             Self::Anthropic => anthropic::request(ask),
+            Self::Gemini => gemini::request(gemini::Door::Studio, ask),
+            Self::Vertex => gemini::request(gemini::Door::Vertex, ask),
+            Self::Ollama => ollama::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -192,6 +228,8 @@ impl Wire {
         match self {
             Self::OpenAi | Self::Azure => openai::stream(context),
             Self::Anthropic => anthropic::stream(context),
+            Self::Gemini | Self::Vertex => gemini::stream(context),
+            Self::Ollama => ollama::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -202,6 +240,8 @@ impl Wire {
         match self {
             Self::OpenAi | Self::Azure => openai::whole(body, context),
             Self::Anthropic => anthropic::whole(body, context),
+            Self::Gemini | Self::Vertex => gemini::whole(body, context),
+            Self::Ollama => ollama::whole(body, context),
         }
     }
 }

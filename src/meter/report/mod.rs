@@ -3,8 +3,10 @@
 mod print;
 mod query;
 mod read;
+mod spent;
 
 pub use query::{Column, Currency, Format, Query, column, columns, moment};
+pub use spent::{Owner, Spent, spent, spent_by};
 
 use crate::store;
 use std::path::Path;

@@ -16,6 +16,7 @@ pub use body::Feed;
 pub use clock::{Clock, Timer};
 
 use super::relay::{Exchange, Turn};
+use crate::flow::Phase;
 #[cfg(debug_assertions)]
 use crate::flow::failpoint;
 use bytes::Bytes;
@@ -148,11 +149,12 @@ impl Downstream {
     /// Passes what the provider sent through the relay, and writes what is left of it.
     async fn relay(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
         let mut out = Vec::with_capacity(2);
-        let turn = {
+        let (turn, leaving) = {
             let mut x = self.control.exchange();
-            x.relay(tasks, &self.control.clock, &mut out)?
+            let leaving = x.ticket().is_some_and(|t| t.phase() > Phase::Serving);
+            (x.relay(tasks, &self.control.clock, &mut out)?, leaving)
         };
-        if turn == Turn::End {
+        if turn == Turn::End || leaving {
             self.inner.set_keepalive(None);
         }
         let done = if out.is_empty() { false } else { self.write(out).await? };

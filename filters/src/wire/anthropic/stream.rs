@@ -59,6 +59,14 @@ impl Reply for Stream {
         step.started |= self.started;
     }
 
+    fn cut(&mut self, step: &mut Step) {
+        if !self.ended {
+            self.stop_reason = Some("max_tokens".to_owned());
+            self.complete(step);
+        }
+        step.started |= self.started;
+    }
+
     /// Until the provider's last word, its output is the estimate that a message starts with; what
     /// has really passed is nearer to what will be charged.
     fn tap(&mut self) -> &mut Tap {

@@ -165,15 +165,20 @@ impl Stream {
         if !self.state.started {
             return self.fail(invalid("the provider's stream holds no answer"), step);
         }
+        self.end_open("unsaid", run, step);
+        self.complete(step);
+    }
+
+    /// Ends every choice that has not ended.
+    fn end_open(&mut self, reason: &str, run: &mut Run, step: &mut Step) {
         let open = self.state.choices.iter().filter(|choice| !choice.finished);
         let open: Vec<u32> = open.map(|choice| choice.index).collect();
         for index in open {
             let end = format!(
-                r#"{{"choices":[{{"index":{index},"delta":{{}},"finish_reason":"unsaid"}}]}}"#
+                r#"{{"choices":[{{"index":{index},"delta":{{}},"finish_reason":"{reason}"}}]}}"#
             );
             self.rewrite(&end, run, step);
         }
-        self.complete(step);
     }
 
     fn complete(&mut self, step: &mut Step) {
@@ -283,6 +288,16 @@ impl Reply for Stream {
                 Shape::Json(body) => self.json_end(&body, step),
                 Shape::Unknown | Shape::Events => self.events_end(clean, step),
             }
+        }
+        self.report(step);
+    }
+
+    fn cut(&mut self, step: &mut Step) {
+        if !self.over {
+            let mut run = Run::default();
+            self.end_open("length", &mut run, step);
+            run.flush(&mut step.out);
+            self.complete(step);
         }
         self.report(step);
     }

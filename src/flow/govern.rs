@@ -1,0 +1,287 @@
+//! What a request may use: the rules of its owners, what it holds of them, and what it settles.
+
+use super::finish::Measured;
+use super::ticket::{Degraded, Ticket};
+use crate::access::Key;
+use crate::config::Unpriced;
+use crate::limit::{
+    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Scope, Tightest, Used, Why,
+    learned,
+};
+use crate::meter::Outcome;
+use crate::route::Model;
+use jiff::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_filters::error::{ApiError, Code};
+use weir_filters::usage::{Price, Usage};
+use weir_filters::wire::Tap;
+
+/// A key's owners, the widest first.
+pub(super) fn owners(key: &Key) -> Vec<(Scope, &str)> {
+    let mut owners = vec![(Scope::Gateway, "")];
+    owners.extend(key.department.as_ref().map(|d| (Scope::Department, d.as_str())));
+    owners.extend(key.team.as_ref().map(|t| (Scope::Team, t.as_str())));
+    owners.extend(key.user.as_ref().map(|u| (Scope::User, u.as_str())));
+    owners.push((Scope::Key, key.id.as_str()));
+    owners
+}
+
+impl Ticket {
+    /// Finds the rules that a request for this model is held against.
+    pub(super) fn govern(&mut self, key: &Key, asked: &str) {
+        let rules = self.snapshot.rules.gather(&owners(key), asked, self.arrival.endpoint);
+        let money = |r: &Arc<Rule>| r.is_budget() && r.measure() == Some(Measure::Money);
+        self.taken.priced = rules.iter().any(money);
+        self.taken.rules = rules;
+    }
+
+    /// The model that a budget near its end still pays for: the asked one, or the cheaper one
+    /// that the budget names, where the key may use it.
+    pub(super) fn affordable(
+        &mut self,
+        key: &Key,
+        asked: String,
+        model: Arc<Model>,
+    ) -> (String, Arc<Model>, Option<Degraded>) {
+        let downgrade = self.gateway.limits.downgrade(&self.taken.rules, Now::read()).cloned();
+        let cheaper = downgrade.filter(|d| *d.to != asked);
+        let found = cheaper.and_then(|d| Some((d.to.to_string(), self.model(key, &d.to).ok()?)));
+        let Some((to, cheaper)) = found else { return (asked, model, None) };
+        self.govern(key, &to);
+        let degraded = Degraded { from: asked, to: to.clone(), reason: "budget" };
+        (to, cheaper, Some(degraded))
+    }
+
+    /// What the admitted request may use at most, for [`Ticket::reserve`].
+    ///
+    /// # Errors
+    /// 413 where one request of its owners may not be so large.
+    pub(super) fn measure_ask(&mut self) -> Result<(), ApiError> {
+        let (Some(admission), Some(key)) = (self.admission.as_mut(), self.key.as_deref()) else {
+            return Ok(());
+        };
+        let (peek, prompt) = (&admission.peek, admission.prompt_tokens);
+        let rules = &self.snapshot.rules;
+        let bound = rules.largest_request(&owners(key), &admission.asked, self.arrival.endpoint);
+        let said = peek.max_tokens.map(|most| most.saturating_mul(peek.n));
+        let sure = prompt.saturating_add(said.unwrap_or(0));
+        if let Some((most, owner)) = bound.filter(|(most, _)| sure > *most) {
+            let why = format!(
+                "the request may have {sure} tokens, and max_tokens_per_request of {owner} is {most}"
+            );
+            return Err(ApiError::new(Code::RequestTooLarge, why));
+        }
+        if self.taken.rules.is_empty() {
+            return Ok(());
+        }
+        let learned = self.gateway.limits.outputs.expect(&admission.asked);
+        let default = match &self.snapshot.server.unpriced {
+            Unpriced::Price(price) => Some(price.clone()),
+            Unpriced::Warn | Unpriced::Refuse => None,
+        };
+        let mut offers: Vec<(Option<Arc<Price>>, Option<u64>)> = Vec::new();
+        admission.plan.retain(|provider, model| {
+            let offer = provider.offer(model);
+            let price = offer.and_then(|o| o.price.clone()).or_else(|| default.clone());
+            offers.push((price, offer.and_then(|o| o.max_output.or(o.context))));
+            true
+        });
+        let ceiling = offers.iter().filter_map(|(_, most)| *most).max();
+        let guess = match rules.default_output {
+            DefaultOutput::Learned => learned.min(ceiling.unwrap_or(u64::MAX)),
+            DefaultOutput::Fixed(tokens) => tokens,
+            DefaultOutput::Max => ceiling.unwrap_or(learned::FIRST),
+        };
+        let guess = if said.is_some() { 0 } else { guess.saturating_mul(peek.n) };
+        let dearest = |output: u64| {
+            let usage = Usage { input: prompt, output, ..Usage::default() };
+            let costs = offers.iter().filter_map(|(price, _)| Some(price.as_ref()?.cost(&usage).0));
+            costs.max().unwrap_or(0)
+        };
+        let money = dearest(said.unwrap_or(0));
+        let guessed = if guess > 0 { dearest(guess).saturating_sub(money) } else { 0 };
+        self.taken.ask = Ask {
+            tokens: Amount { sure, guess },
+            money: Amount { sure: money, guess: guessed },
+        };
+        Ok(())
+    }
+
+    /// Takes what the admitted request may use of every rule, in one step.
+    ///
+    /// # Errors
+    /// 429 or 402, naming rule, owner and reset; nothing was taken.
+    pub async fn reserve(&mut self) -> Result<(), ApiError> {
+        if self.taken.rules.is_empty() {
+            return Ok(());
+        }
+        let now = Now::read();
+        let (rules, limits) = (self.taken.rules.clone(), self.gateway.limits.clone());
+        let caller = Caller { id: self.event_id.0.as_u128(), tag: self.tag() };
+        match limits.reserve(rules, &self.taken.ask, caller, now).await {
+            Ok(reservation) => {
+                self.taken.reservation = Some(reservation);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.record.limited_by = Some(refusal.rule.id.clone());
+                self.taken.refused = Some(refusal.clone());
+                let team = self.key.as_deref().and_then(|k| k.team.as_ref());
+                let team = team.map_or("", |t| t.as_str());
+                let scope = refusal.rule.owner.scope.as_str();
+                self.gateway.metrics.limits.refused(scope, &refusal.rule.name, team);
+                Err(refused(&refusal, now.wall))
+            }
+        }
+    }
+
+    /// The part of Redis' keys that decides where they lie: a team's rules and its keys' are
+    /// together.
+    fn tag(&self) -> String {
+        let Some(key) = self.key.as_deref() else { return String::new() };
+        match &key.team {
+            Some(team) => format!("team:{team}"),
+            None => format!("key:{}", key.id),
+        }
+    }
+
+    /// A running stream has used more than it holds, and a rule cuts it.
+    pub fn outgrown(&mut self, tap: &mut Tap) -> bool {
+        let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
+        let price = self.price();
+        let Some(reservation) = self.taken.reservation.as_mut().filter(|r| r.watches()) else {
+            return false;
+        };
+        let output = tap.counter.total();
+        let usage = Usage { input: prompt, output, ..Usage::default() };
+        let money = price.map_or(0, |p| p.cost(&usage).0);
+        let used = Used { requests: 1, tokens: usage.total(), money };
+        match reservation.grow(&used, Now::read()) {
+            Ok(()) => false,
+            Err(refusal) => {
+                self.record.limited_by = Some(refusal.rule.id.clone());
+                true
+            }
+        }
+    }
+
+    /// Books what was used in place of what was held; what nobody was asked for comes back whole.
+    pub fn settle(&mut self, measured: &Measured) {
+        let tried = |error: Option<&str>| error != Some("connect");
+        let asked = self.running.as_ref().is_some_and(|r| r.sent)
+            || self.record.attempts.iter().any(|a| tried(a.error.as_deref()));
+        let Some(reservation) = self.taken.reservation.as_mut() else { return };
+        let used = Used {
+            requests: u64::from(asked),
+            tokens: measured.usage.total(),
+            money: measured.cost.map_or(0, |c| c.0),
+        };
+        for alert in reservation.settle(&used, Now::read()) {
+            tell(&self.gateway.metrics, &alert);
+        }
+    }
+
+    /// What a model usually says is learned of its whole answers.
+    pub(super) fn learn(&self, outcome: Outcome, measured: &Measured, tap: Option<&Tap>) {
+        let Some(admission) = &self.admission else { return };
+        let whole = tap.is_some_and(|tap| tap.finish != Some("length"));
+        if outcome == Outcome::Success && whole && !self.taken.rules.is_empty() {
+            let each = measured.usage.output / admission.peek.n.max(1);
+            self.gateway.limits.outputs.learn(&admission.asked, each);
+        }
+    }
+
+    /// How the caller's tightest rules stand, for headers.
+    #[must_use]
+    pub fn tightest(&self) -> Tightest {
+        let now = Now::read();
+        match &self.taken.reservation {
+            Some(reservation) => reservation.tightest(now),
+            None => {
+                let here = self.gateway.limits.tightest(&self.taken.rules, now);
+                match &self.taken.refused {
+                    // What Redis refused for all nodes, this one's own counters do not show.
+                    Some(r) if self.gateway.limits.redis_up() == Some(true) => here.without(r),
+                    _ => here,
+                }
+            }
+        }
+    }
+
+    pub(super) fn reserved_tokens(&self) -> u64 {
+        let held = self.taken.reservation.as_ref();
+        held.map_or(0, |r| r.reserved_tokens(&self.taken.ask))
+    }
+}
+
+/// One metric and one line for a budget that has reached its threshold.
+pub fn tell(metrics: &crate::observe::Metrics, alert: &Alert) {
+    let rule = &alert.rule;
+    let (scope, name) = (rule.owner.scope.as_str(), &*rule.owner.name);
+    let threshold = f64::from(rule.alert.unwrap_or_default()) / 1e6;
+    let per = rule.per().unwrap_or_default();
+    metrics.limits.alerted([scope, name, per, &threshold.to_string()]);
+    let measure = rule.measure().unwrap_or(Measure::Money);
+    let (used, amount) = (measure.show(alert.used), measure.show(rule.capacity()));
+    log::warn!(scope, name, per, threshold, used = used.as_str(), amount = amount.as_str();
+        "budget_alert");
+}
+
+/// A refusal in the caller's words.
+fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
+    let Refusal { rule, why } = refusal;
+    let (owner, name) = (&rule.owner, &rule.name);
+    let code = if rule.is_budget() { Code::BudgetExceeded } else { Code::RateLimitExceeded };
+    let amount = rule.measure().unwrap_or(Measure::Requests).show(rule.capacity());
+    match *why {
+        Why::Wait(wait) => {
+            let text = format!(
+                "rate limit of {owner} reached: {name} {}; it resets in {} s",
+                rule.capacity(),
+                seconds(wait)
+            );
+            ApiError::new(code, text).after(wait)
+        }
+        Why::Rests(wait) if rule.kind == Kind::Rest => {
+            let text = format!("{owner} rests for {} s after running into a limit", seconds(wait));
+            ApiError::new(code, text).after(wait)
+        }
+        Why::Rests(wait) => {
+            let text = format!(
+                "this key rests for {} s, having run into {name} of {owner}",
+                seconds(wait)
+            );
+            ApiError::new(code, text).after(wait)
+        }
+        Why::Never => {
+            let text = format!(
+                "this request asks for more than {name} of {owner} ever has ({amount}); no reset \
+                 helps"
+            );
+            ApiError { retry: false, ..ApiError::new(code, text) }
+        }
+        Why::Spent { used, held, resets } => {
+            let measure = rule.measure().unwrap_or(Measure::Money);
+            let at = resets.and_then(|at| Timestamp::from_second(at).ok());
+            let when = at.map_or_else(|| "it never resets".into(), |at| format!("it resets at {at}"));
+            let text = format!(
+                "the budget of {owner} is spent: {amount} per {}, {} used and {} reserved for \
+                 running requests; {when}",
+                rule.per().unwrap_or_default(),
+                measure.show(used),
+                measure.show(held),
+            );
+            let error = ApiError::new(code, text);
+            match at {
+                Some(at) => error.after(Duration::try_from(at - now).unwrap_or_default()),
+                None => error,
+            }
+        }
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}

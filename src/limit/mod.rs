@@ -1,0 +1,195 @@
+//! What callers may use: rules, the counters behind them, and reservations that always come back.
+//!
+//! A request takes what it may use at most of every [`Rule`] of all its owners in one step, or
+//! nothing of any. What it really used is settled when it ends; a [`Reservation`] that is dropped
+//! gives everything back. Counters are known by their rule's id, so they outlive a reload, and an
+//! amount that changed acts on what was used before.
+
+mod counter;
+pub mod learned;
+pub mod period;
+mod remote;
+mod reservation;
+mod rule;
+mod rules;
+mod spec;
+mod table;
+
+pub use counter::{Now, Standing, Why};
+pub use learned::Outputs;
+pub use period::{Per, Period};
+pub use remote::{Caller, Hooks, Settings, client};
+pub use reservation::{Alert, Reservation, Tightest};
+pub use rule::{Downgrade, Exhausted, Kind, Measure, Owner, Rule, Scope};
+pub use rules::{DefaultOutput, Rules};
+pub use spec::{Budget, Common, Limit, Spec, Twice, Window};
+pub use table::{Amount, Ask, Used};
+
+use counter::{Frame, Hold};
+use remote::{Away, Remote, Shared};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use table::Table;
+
+/// A request is refused, and nothing was taken.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// By which rule.
+    pub rule: Arc<Rule>,
+    /// Why.
+    pub why: Why,
+}
+
+/// Every counter of the process.
+#[derive(Debug)]
+pub struct Limits {
+    table: Table,
+    /// What models usually say.
+    pub outputs: Outputs,
+    /// The counters that all nodes share.
+    remote: OnceLock<Arc<Remote>>,
+}
+
+impl Limits {
+    /// All counters at zero.
+    #[must_use]
+    pub fn new(started: Instant) -> Arc<Self> {
+        Arc::new(Self { table: Table::new(started), outputs: Outputs::default(), remote: OnceLock::new() })
+    }
+
+    fn frame(&self, now: Now) -> Frame {
+        let alone = self.remote.get().filter(|remote| !remote.is_up());
+        self.table.frame(now, alone.map_or(1, |remote| remote.nodes()))
+    }
+
+    /// From now on Redis counts, for as long as it answers. What is returned keeps the connection
+    /// and must run for as long as the process, on a runtime of its own. The second call is none.
+    pub fn share(
+        &self,
+        client: redis::Client,
+        settings: Settings,
+        hooks: Hooks,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (remote, calls) = Remote::new(settings, hooks);
+        let first = self.remote.set(remote.clone()).is_ok();
+        async move {
+            if first {
+                remote::run(remote, calls, client).await;
+            }
+        }
+    }
+
+    /// Takes what is asked of every rule in one step: in Redis where it counts, else here.
+    ///
+    /// # Errors
+    /// The rule that heals last; no counter has moved.
+    pub async fn reserve(
+        self: &Arc<Self>,
+        rules: Vec<Arc<Rule>>,
+        ask: &Ask,
+        caller: Caller,
+        now: Now,
+    ) -> Result<Reservation, Refusal> {
+        let Some(remote) = self.remote.get() else { return self.reserve_here(rules, ask, now) };
+        let frame = self.frame(now);
+        if let Some(rest) = rules.iter().find(|r| r.kind == Kind::Rest)
+            && let Err(why) = self.table.fits(rest, 1, &frame)
+        {
+            return Err(Refusal { rule: rest.clone(), why });
+        }
+        let amounts: Vec<u64> =
+            remote::shared(&rules).map(|rule| ask.of(rule, rule.capacity())).collect();
+        let shared = match remote.reserve(&rules, &amounts, &caller, (&self.table, now)).await {
+            Ok(Ok(seen)) => {
+                let take = |(rule, n): (&Arc<Rule>, &u64)| self.table.take(rule, *n, &frame);
+                let mut holds: Vec<Hold> =
+                    remote::shared(&rules).zip(&amounts).map(take).collect();
+                holds.resize(rules.len(), Hold::default());
+                let shared = Shared { caller, taken: true };
+                return Ok(Reservation::new(self.clone(), rules, holds).shared(shared, seen));
+            }
+            Ok(Err((i, why))) => {
+                let why = self.table.punish(&rules, i, &frame).unwrap_or(why);
+                return Err(Refusal { rule: rules[i].clone(), why });
+            }
+            Err(Away::Down) => Shared { caller, taken: false },
+            Err(Away::Failed) => Shared::after_release(caller),
+        };
+        // Not in force when the frame above was made: Redis may be away only since then.
+        let reserved = self.reserve_here(rules, ask, now)?;
+        Ok(reserved.shared(shared, Vec::new()))
+    }
+
+    /// The same by this process's own counters.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn reserve_here(
+        self: &Arc<Self>,
+        rules: Vec<Arc<Rule>>,
+        ask: &Ask,
+        now: Now,
+    ) -> Result<Reservation, Refusal> {
+        match self.table.reserve(&rules, ask, &self.frame(now)) {
+            Ok(holds) => Ok(Reservation::new(self.clone(), rules, holds)),
+            Err((i, why)) => Err(Refusal { rule: rules[i].clone(), why }),
+        }
+    }
+
+    /// Whether Redis counts; `None` where there is none.
+    #[must_use]
+    pub fn redis_up(&self) -> Option<bool> {
+        self.remote.get().map(|remote| remote.is_up())
+    }
+
+    /// Settlements that Redis has not heard of yet.
+    #[must_use]
+    pub fn unsettled(&self) -> u64 {
+        self.remote.get().map_or(0, |remote| remote.waiting())
+    }
+
+    /// How a rule stands.
+    #[must_use]
+    pub fn standing(&self, rule: &Rule, now: Now) -> Option<Standing> {
+        self.table.standing(rule, &self.frame(now))
+    }
+
+    /// How the tightest of some rules stand.
+    #[must_use]
+    pub fn tightest(&self, rules: &[Arc<Rule>], now: Now) -> Tightest {
+        let frame = self.frame(now);
+        let all = rules.iter().filter_map(|r| Some((r, self.table.standing(r, &frame)?)));
+        Tightest::of(all)
+    }
+
+    /// The cheaper model that one of these budgets asks for, being nearly spent.
+    #[must_use]
+    pub fn downgrade<'r>(&self, rules: &'r [Arc<Rule>], now: Now) -> Option<&'r Downgrade> {
+        let frame = self.frame(now);
+        rules.iter().find_map(|r| self.table.downgrade(r, &frame))
+    }
+
+    /// Budgets among these rules that have no counter yet, each with its running period: what the
+    /// ledger knows of them is to be given to [`Limits::seed`].
+    #[must_use]
+    pub fn unseeded<'r>(
+        &self,
+        rules: impl Iterator<Item = &'r Arc<Rule>>,
+        now: Now,
+    ) -> Vec<(Arc<Rule>, Period)> {
+        let new = rules.filter(|r| r.is_budget() && !self.table.knows(r));
+        let period = |rule: &Arc<Rule>| match &rule.kind {
+            Kind::Budget { per, zone, .. } => Some((rule.clone(), per.at(now.wall, zone))),
+            _ => None,
+        };
+        new.filter_map(period).collect()
+    }
+
+    /// What a budget has used in its running period.
+    pub fn seed(&self, rule: &Rule, used: u64, now: Now) {
+        self.table.seed(rule, used, &self.frame(now));
+    }
+}
+
+#[cfg(test)]
+mod tests;

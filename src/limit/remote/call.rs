@@ -1,0 +1,206 @@
+//! Calls of the script: what they say of each rule, and what comes back.
+
+use crate::limit::counter::{Hold, Now, Standing, Why};
+use crate::limit::rule::{Kind, Rule, Scope};
+use redis::{FromRedisValue, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One call of the script.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Whose counters, for alerts.
+    pub rules: Vec<Arc<Rule>>,
+    /// The mark, then two keys for each rule.
+    pub keys: Vec<String>,
+    /// What to do, and ten words for each rule.
+    pub words: Vec<String>,
+}
+
+/// Who calls: the hold's id and its keys' common part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The request's id.
+    pub id: u128,
+    /// The hash tag of the key's and its team's rules: `team:search`, else `key:ci`.
+    pub tag: String,
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Takes everything or nothing.
+    Reserve,
+    /// Books what was used.
+    Settle,
+    /// Gives everything back.
+    Release,
+    /// Adds to a hold.
+    Grow,
+}
+
+/// What one rule is told in a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Units {
+    /// To take, to add, or really used.
+    pub n: u64,
+    /// What is held.
+    pub hold: Hold,
+    /// What a budget has used, should Redis not know.
+    pub base: u64,
+}
+
+impl Call {
+    /// A call about these rules. `ttl` is how long a hold lives.
+    pub fn new(op: Op, caller: &Caller, prefix: &str, ttl: Duration) -> Self {
+        let word = match op {
+            Op::Reserve => "r",
+            Op::Settle => "s",
+            Op::Release => "x",
+            Op::Grow => "g",
+        };
+        let Caller { id, tag } = caller;
+        Self {
+            rules: Vec::new(),
+            keys: vec![format!("{prefix}{{{tag}}}:done:{id:032x}")],
+            words: vec![word.into(), format!("{id:032x}"), ttl.as_millis().to_string()],
+        }
+    }
+
+    /// One more rule.
+    pub fn add(&mut self, rule: &Arc<Rule>, units: Units, (tag, prefix): (&str, &str), now: Now) {
+        let own;
+        let tag = match rule.owner.scope {
+            Scope::Team | Scope::Key => tag,
+            scope => {
+                own = format!("{}:{}", scope.as_str(), rule.owner.name);
+                own.as_str()
+            }
+        };
+        let key = format!("{prefix}{{{tag}}}:{}", rule.id);
+        let held = format!("{key}:held");
+        self.keys.extend([key, held]);
+        let (kind, rate, ms, bounds) = shape(rule, now);
+        let alert = rule.alert.map(|part| {
+            let part = u128::from(rule.capacity()) * u128::from(part);
+            part.div_ceil(1_000_000).to_string()
+        });
+        let period = match &rule.kind {
+            Kind::Budget { .. } if bounds.is_empty() => "ever".into(),
+            _ => units.hold.period.to_string(),
+        };
+        self.words.extend([
+            kind.to_owned(),
+            rate.to_string(),
+            rule.capacity().to_string(),
+            ms.to_string(),
+            bounds,
+            units.base.to_string(),
+            units.n.to_string(),
+            units.hold.amount.to_string(),
+            period,
+            alert.unwrap_or_default(),
+        ]);
+        self.rules.push(rule.clone());
+    }
+}
+
+/// Kind, rate, milliseconds and bounds.
+fn shape(rule: &Rule, now: Now) -> (&'static str, u64, u128, String) {
+    match &rule.kind {
+        Kind::Bucket { amount, period, .. } => ("b", *amount, period.as_millis(), String::new()),
+        Kind::Concurrent { .. } | Kind::Rest => ("c", 1, 1, String::new()),
+        Kind::Window { length, .. } => ("w", 1, length.as_millis(), String::new()),
+        Kind::Budget { per, zone, .. } => {
+            let this = per.at(now.wall, zone);
+            let bounds = this.end.and_then(|end| {
+                // A node whose clock is a little off still names the period Redis is in.
+                let at = |second| Some(per.at(jiff::Timestamp::from_second(second).ok()?, zone));
+                let last = at(this.start - 1)?;
+                let next = at(end)?;
+                Some(format!("{},{},{end},{}", last.start, this.start, next.end?))
+            });
+            ("m", 1, 1, bounds.unwrap_or_default())
+        }
+    }
+}
+
+/// What Redis says to a reservation.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Taken; how each rule stands now.
+    Taken(Vec<Standing>),
+    /// Refused by the rule at this place.
+    Refused(usize, Why),
+    /// It came after its own release.
+    Late,
+    /// Something that is no answer of our script.
+    Odd,
+}
+
+/// Reads a reservation's answer.
+pub fn said(call: &Call, value: Value) -> Said {
+    let Value::Array(items) = value else { return Said::Odd };
+    let mut items = items.into_iter();
+    let word = items.next().and_then(text);
+    match word.as_deref() {
+        Some("ok") => {
+            let numbers: Vec<i64> = items.filter_map(number).collect();
+            let stand = |(rule, n): (&Arc<Rule>, &[i64])| standing(rule, n);
+            let all: Option<Vec<_>> = call.rules.iter().zip(numbers.chunks(3)).map(stand).collect();
+            match all.filter(|all| all.len() == call.rules.len()) {
+                Some(all) => Said::Taken(all),
+                None => Said::Odd,
+            }
+        }
+        Some("no") => refused(items).map_or(Said::Odd, |(i, why)| Said::Refused(i, why)),
+        Some("late") => Said::Late,
+        _ => Said::Odd,
+    }
+}
+
+fn refused(mut items: impl Iterator<Item = Value>) -> Option<(usize, Why)> {
+    let place = usize::try_from(number(items.next()?)?).ok()?.checked_sub(1)?;
+    let word = text(items.next()?)?;
+    let mut amount = || items.next().and_then(number).and_then(|n| u64::try_from(n).ok());
+    let why = match word.as_str() {
+        "never" => Why::Never,
+        "wait" => Why::Wait(Duration::from_millis(amount()?.max(1))),
+        "spent" => {
+            let (used, held, resets) = (amount()?, amount()?, amount()?);
+            let resets = i64::try_from(resets).ok().filter(|at| *at > 0);
+            Why::Spent { used, held, resets }
+        }
+        _ => return None,
+    };
+    Some((place, why))
+}
+
+fn standing(rule: &Rule, numbers: &[i64]) -> Option<Standing> {
+    let &[used, held, reset] = numbers else { return None };
+    let (used, held) = (u64::try_from(used).ok()?, u64::try_from(held).ok()?);
+    let limit = rule.capacity();
+    let remaining = limit.saturating_sub(used.saturating_add(held));
+    let reset = u64::try_from(reset).ok().map(Duration::from_millis);
+    Some(Standing { limit, used, held, remaining, reset })
+}
+
+/// The alerts in a settlement's answer: which rule, and what is used of it.
+pub fn alerts(call: &Call, value: Value) -> Vec<(Arc<Rule>, u64)> {
+    let Value::Array(items) = value else { return Vec::new() };
+    let numbers: Vec<i64> = items.into_iter().skip(1).filter_map(number).collect();
+    let read = |pair: &[i64]| {
+        let &[place, used] = pair else { return None };
+        let rule = call.rules.get(usize::try_from(place).ok()?.checked_sub(1)?)?;
+        Some((rule.clone(), u64::try_from(used).ok()?))
+    };
+    numbers.chunks(2).filter_map(read).collect()
+}
+
+fn text(value: Value) -> Option<String> {
+    String::from_redis_value(value).ok()
+}
+
+fn number(value: Value) -> Option<i64> {
+    i64::from_redis_value(value).ok()
+}

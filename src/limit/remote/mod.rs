@@ -1,0 +1,323 @@
+//! Limits that all nodes share: one script on Redis for all rules of a request.
+//!
+//! A call that is late or fails is answered by this node's own counters, at its share of each
+//! limit, until a sign of life comes back in time. Whatever is settled is queued, and told to
+//! Redis when it listens again: by the hold's id, so that nothing is told twice.
+
+mod call;
+mod link;
+
+pub use call::Caller;
+pub use link::Link;
+
+use super::counter::{Frame, Hold, Now, Standing, Why};
+use super::reservation::Alert;
+use super::rule::{Kind, Rule};
+use super::table::{Table, Used};
+use call::{Call, Op, Said, Units, said};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Settlements that wait for Redis. At a thousand requests a second this is a minute; what does
+/// not fit is lost to Redis only, and its holds end by themselves.
+const QUEUE_MAX: usize = 1 << 16;
+/// Late answers in a row after which Redis is away. One alone may be the network's.
+const LATE_MAX: u32 = 2;
+
+/// What Redis is reached by, and how long it is waited for.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Before every key.
+    pub prefix: String,
+    /// For one call.
+    pub timeout: Duration,
+    /// How long a hold lives in Redis: longer than any request.
+    pub hold: Duration,
+}
+
+/// Who hears of it.
+pub struct Hooks {
+    /// A budget has reached its threshold, for the first time on any node.
+    pub alert: Box<dyn Fn(&Alert) + Send + Sync>,
+    /// A call was answered, in this time; or was not.
+    pub called: Box<dyn Fn(Option<Duration>) + Send + Sync>,
+}
+
+/// Redis, as reservations see it.
+pub struct Remote {
+    settings: Settings,
+    hooks: Hooks,
+    link: arc_swap::ArcSwapOption<Link>,
+    up: AtomicBool,
+    late: AtomicU32,
+    nodes: AtomicU64,
+    queue: mpsc::Sender<Call>,
+    /// Settlements that were taken from the queue and not told yet, and those that are in it.
+    waiting: AtomicU64,
+    /// Settlements that nobody could take.
+    lost: AtomicU64,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("up", &self.is_up()).finish_non_exhaustive()
+    }
+}
+
+/// How a request is known to Redis.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub caller: Caller,
+    /// Redis holds it; else it only hears what was used.
+    pub taken: bool,
+}
+
+impl Shared {
+    /// A request that Redis did not answer in time. Its own id is that of a release, which may
+    /// still be under way; a UUID of version 7 has its first bit set in the year 6429.
+    pub fn after_release(mut caller: Caller) -> Self {
+        caller.id ^= 1 << 127;
+        Self { caller, taken: false }
+    }
+}
+
+/// A client of one server.
+///
+/// # Errors
+/// An address that is none.
+pub fn client(url: &str, user: Option<&str>, password: Option<&str>) -> Result<redis::Client, String> {
+    use redis::IntoConnectionInfo as _;
+    let said = |e: redis::RedisError| e.to_string();
+    let mut info = url.into_connection_info().map_err(said)?;
+    let mut settings = info.redis_settings().clone();
+    if let Some(user) = user {
+        settings = settings.set_username(user);
+    }
+    if let Some(password) = password {
+        settings = settings.set_password(password);
+    }
+    info = info.set_redis_settings(settings);
+    redis::Client::open(info).map_err(said)
+}
+
+/// Why Redis gave no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Away {
+    /// It is known to be away.
+    Down,
+    /// It did not answer in time, or the connection broke.
+    Failed,
+}
+
+impl Remote {
+    /// Redis, not connected yet; and what [`link::run`] tells it.
+    pub(super) fn new(settings: Settings, hooks: Hooks) -> (Arc<Self>, mpsc::Receiver<Call>) {
+        let (queue, calls) = mpsc::channel(QUEUE_MAX);
+        let remote = Self {
+            settings,
+            hooks,
+            link: arc_swap::ArcSwapOption::empty(),
+            up: AtomicBool::new(false),
+            late: AtomicU32::new(0),
+            nodes: AtomicU64::new(1),
+            queue,
+            waiting: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        };
+        (Arc::new(remote), calls)
+    }
+
+    /// Whether Redis counts now.
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    /// Among how many nodes a limit is shared while they cannot count together.
+    pub(super) fn nodes(&self) -> u64 {
+        self.nodes.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Settlements that Redis has not heard of yet.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    fn set_up(&self, up: bool) {
+        self.late.store(0, Ordering::Relaxed);
+        if self.up.swap(up, Ordering::AcqRel) == up {
+            return;
+        }
+        if up {
+            log::info!(nodes = self.nodes(); "redis counts for all nodes");
+        } else {
+            let nodes = self.nodes();
+            log::warn!(nodes; "redis is away: this node counts by itself, at its share of limits");
+        }
+    }
+
+    /// Takes `amounts` of every rule in Redis, or nothing of any.
+    pub(super) async fn reserve(
+        &self,
+        rules: &[Arc<Rule>],
+        amounts: &[u64],
+        caller: &Caller,
+        (table, now): (&Table, Now),
+    ) -> Result<Result<Vec<Standing>, (usize, Why)>, Away> {
+        if !self.is_up() {
+            return Err(Away::Down);
+        }
+        let frame = self.frame(table, now);
+        let mut call = self.call(Op::Reserve, caller);
+        for (rule, n) in shared(rules).zip(amounts) {
+            let base = if rule.is_budget() { table.known(rule, &frame) } else { 0 };
+            self.add(&mut call, rule, Units { n: *n, base, ..Units::default() }, caller);
+        }
+        let answer = match self.link.load_full() {
+            Some(link) => self.timed(link.invoke(&call)).await,
+            None => None,
+        };
+        match answer.map(|value| said(&call, value)) {
+            Some(Said::Taken(standings)) => {
+                for (rule, standing) in call.rules.iter().zip(&standings) {
+                    if rule.is_budget() {
+                        table.saw(rule, standing.used, &frame);
+                    }
+                }
+                Ok(Ok(standings))
+            }
+            Some(Said::Refused(i, why)) => Ok(Err((i, why))),
+            Some(Said::Late | Said::Odd) | None => {
+                // It may have run all the same, or still will.
+                let holds = amounts.iter().map(|n| Hold { amount: *n, period: 0 });
+                let mut release = self.call(Op::Release, caller);
+                for (rule, hold) in shared(rules).zip(holds) {
+                    self.release(&mut release, rule, hold, caller, now);
+                }
+                self.tell(release);
+                Err(Away::Failed)
+            }
+        }
+    }
+
+    /// A release names the hold by the period that this node thinks it is in.
+    fn release(&self, call: &mut Call, rule: &Arc<Rule>, mut hold: Hold, caller: &Caller, now: Now) {
+        if let Kind::Budget { per, zone, .. } = &rule.kind {
+            hold.period = per.at(now.wall, zone).start;
+        }
+        self.add(call, rule, Units { hold, ..Units::default() }, caller);
+    }
+
+    async fn timed<T>(
+        &self,
+        call: impl Future<Output = Result<T, redis::RedisError>>,
+    ) -> Option<T> {
+        let start = Instant::now();
+        let answer = tokio::time::timeout(self.settings.timeout, call).await;
+        match answer {
+            Ok(Ok(value)) => {
+                self.late.store(0, Ordering::Relaxed);
+                (self.hooks.called)(Some(start.elapsed()));
+                return Some(value);
+            }
+            Ok(Err(error)) => {
+                log::debug!("redis: {error}");
+                self.set_up(false);
+            }
+            Err(_) => {
+                if self.late.fetch_add(1, Ordering::Relaxed) + 1 >= LATE_MAX {
+                    self.set_up(false);
+                }
+            }
+        }
+        (self.hooks.called)(None);
+        None
+    }
+
+    /// Books what was used, when Redis can hear it.
+    pub(super) fn settle(
+        &self,
+        shared_by: &Shared,
+        rules: &[Arc<Rule>],
+        holds: &[Hold],
+        used: &Used,
+    ) {
+        let mut call = self.call(Op::Settle, &shared_by.caller);
+        for (rule, hold) in held(rules, holds) {
+            let units = Units { n: used.of(rule), hold, ..Units::default() };
+            self.add(&mut call, rule, units, &shared_by.caller);
+        }
+        self.tell(call);
+    }
+
+    /// Gives everything back, when Redis can hear it.
+    pub(super) fn give(&self, shared_by: &Shared, rules: &[Arc<Rule>], holds: &[Hold]) {
+        let mut call = self.call(Op::Release, &shared_by.caller);
+        for (rule, hold) in held(rules, holds) {
+            self.add(&mut call, rule, Units { hold, ..Units::default() }, &shared_by.caller);
+        }
+        self.tell(call);
+    }
+
+    /// Adds to a hold. `holds` is what it was before.
+    pub(super) fn grow(
+        &self,
+        shared_by: &Shared,
+        rules: &[Arc<Rule>],
+        holds: &[Hold],
+        more: &[u64],
+    ) {
+        let mut call = self.call(Op::Grow, &shared_by.caller);
+        let held = rules.iter().zip(holds).zip(more).filter(|((r, _), _)| r.kind != Kind::Rest);
+        for ((rule, hold), n) in held {
+            let units = Units { n: *n, hold: *hold, ..Units::default() };
+            self.add(&mut call, rule, units, &shared_by.caller);
+        }
+        self.tell(call);
+    }
+
+    fn call(&self, op: Op, caller: &Caller) -> Call {
+        Call::new(op, caller, &self.settings.prefix, self.settings.hold)
+    }
+
+    fn add(&self, call: &mut Call, rule: &Arc<Rule>, units: Units, caller: &Caller) {
+        call.add(rule, units, (&caller.tag, &self.settings.prefix), Now::read());
+    }
+
+    fn tell(&self, call: Call) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        if self.queue.try_send(call).is_err() {
+            self.told();
+            if self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+                log::error!("redis is away for too long: its counters will miss what is used now");
+            }
+        }
+    }
+
+    fn told(&self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn frame(&self, table: &Table, now: Now) -> Frame {
+        table.frame(now, self.nodes())
+    }
+}
+
+/// The rules that Redis counts: a key's rest is each node's own.
+pub(super) fn shared(rules: &[Arc<Rule>]) -> impl Iterator<Item = &Arc<Rule>> {
+    rules.iter().filter(|r| r.kind != Kind::Rest)
+}
+
+fn held<'a>(
+    rules: &'a [Arc<Rule>],
+    holds: &'a [Hold],
+) -> impl Iterator<Item = (&'a Arc<Rule>, Hold)> {
+    rules.iter().zip(holds.iter().copied()).filter(|(r, _)| r.kind != Kind::Rest)
+}
+
+/// Keeps the connection and tells Redis what is settled, for ever. For a thread of its own.
+pub(super) async fn run(remote: Arc<Remote>, calls: mpsc::Receiver<Call>, client: redis::Client) {
+    link::run(remote, calls, client).await;
+}
