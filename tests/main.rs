@@ -19,6 +19,7 @@ mod ledger;
 mod lifecycle;
 mod metering;
 mod observe;
+mod routing;
 mod session;
 mod stream;
 mod tidy;

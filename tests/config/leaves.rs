@@ -53,6 +53,15 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.retry.on", r#"["connect"]"#),
     ("providers.openai.failover.on", "[]"),
     ("providers.openai.failover.max_elapsed", r#""off""#),
+    ("providers.openai.breaker.window", r#""1s""#),
+    ("providers.openai.breaker.min_requests", "1"),
+    ("providers.openai.breaker.error_rate", "0.1"),
+    ("providers.openai.breaker.consecutive", "1"),
+    ("providers.openai.breaker.open_for", r#""1s""#),
+    ("providers.openai.breaker.probes", "2"),
+    ("providers.openai.cooldown.quota", r#""1s""#),
+    ("providers.openai.cooldown.auth", r#""1s""#),
+    ("providers.openai.cooldown.rate", r#""1s""#),
     ("providers.openai.pool.idle_timeout", r#""1s""#),
     ("providers.openai.pool.max_age", r#""1s""#),
     ("providers.openai.headers.x-team", r#""env:SET""#),
@@ -76,12 +85,25 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.models.gpt-4o.max_output", "1"),
     ("providers.openai.models.gpt-4o.tags", "[]"),
     ("providers.openai.models.gpt-4o.tokenizer", r#""cl100k_base""#),
+    ("providers.openai.models.gpt-4o.tools", "false"),
+    ("providers.openai.models.gpt-4o.images", "false"),
+    ("providers.openai.models.gpt-4o.json_schema", "false"),
     ("currency.CNY", "0.2"),
-    ("models.chat.strategy", ""),
+    ("models.chat.strategy", r#""latency""#),
     ("models.chat.targets", r#"["openai/gpt-4o"]"#),
-    ("models.chat.on_429", ""),
+    ("models.chat.fallback", "[]"),
+    ("models.chat.on_429", r#""return""#),
     ("models.chat.strict", "true"),
-    ("models.chat.affinity", ""),
+    ("models.chat.affinity", r#""session""#),
+    ("models.chat.max_latency", r#""1s""#),
+    ("smart.default_task", r#""x""#),
+    ("smart.tiers", r#"["x"]"#),
+    ("smart.weights.cost", "1.0"),
+    ("smart.weights.latency", "1.0"),
+    ("smart.unseen_latency", r#""1s""#),
+    ("smart.rules.reason", r#""chat""#),
+    ("smart.no_match", r#""error""#),
+    ("routes", "[]"),
     ("teams.search.department", r#""none""#),
     ("teams.search.models", r#"["gpt-*"]"#),
     ("teams.search.aliases.gpt-4-turbo", r#""chat""#),
@@ -267,8 +289,9 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let openai = "[providers.openai]\n";
     same(&part(&["providers", "openai"], &examples), openai);
     let model = format!("{openai}[models.chat]\ntargets = [\"openai/gpt-4o\"]\n");
-    let defaults = part(&["models", "chat"], &["targets"]).replace("[models.chat]", "");
+    let defaults = part(&["models", "chat"], &["targets", "fallback"]).replace("[models.chat]", "");
     same(&format!("{model}{defaults}"), &model);
+    same(&part(&["smart"], &["rules"]), "");
     let examples = ["hash", "team", "user", "tags", "models", "aliases", "expires"];
     let key = "[keys.ci]\nsecret = \"env:SET\"\n";
     same(&format!("{key}{}", part(&["keys", "ci"], &examples).replace("[keys.ci]", "")), key);
