@@ -6,14 +6,17 @@
 mod harness;
 
 mod admin;
+mod budgets;
 mod clients;
 mod config;
 mod demo;
 mod failover;
 mod hazards;
 mod ledger;
+mod limits;
 mod lifecycle;
 mod metering;
 mod observe;
+mod redis;
 mod tidy;
 mod timeouts;
