@@ -171,24 +171,20 @@ def config(folder, port, admin, mock):
 
 class Weir(Peer):
     def __init__(self, binary, folder, mock):
-        self.binary, self.folder, self.admin, port = binary, folder, free_port(), free_port()
+        self.binary, self.folder, port = binary, folder, free_port()
         self.config = os.path.join(folder, "weir.toml")
         with open(self.config, "w") as out:
-            out.write(config(folder, port, self.admin, mock))
+            out.write(config(folder, port, free_port(), mock))
         super().__init__("weir", port, [binary, "run", "--config", self.config], {}, folder)
 
-    def lag(self):
-        with socket.create_connection(("127.0.0.1", self.admin), 10) as link:
-            link.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            text = b"".join(iter(lambda: link.recv(65536), b"")).decode()
-        return sum(float(v) for v in re.findall(r"^weir_ledger_lag_events(?:\{[^}]*\})? (\S+)$", text, re.M))
+    def report(self):
+        command = [self.binary, "report", "--by", "status", "--format", "json", "--config", self.config]
+        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def rows(self):
         """Requests in the ledger, once it has caught up."""
-        until(lambda: self.lag() == 0, "the ledger does not catch up", 120)
-        command = [self.binary, "report", "--by", "status", "--format", "json", "--config", self.config]
-        rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rows"]
-        return sum(row["requests"] for row in rows)
+        until(lambda: self.report()["lag_events"] == 0, "the ledger does not catch up", 120)
+        return sum(row["requests"] for row in self.report()["rows"])
 
     def spool_bytes(self):
         return sum(os.path.getsize(f) for f in glob.glob(f"{self.folder}/spool/*") if os.path.isfile(f))

@@ -205,7 +205,10 @@ async fn a_client_that_leaves_between_two_tries_ends_them() {
 #[tokio::test]
 async fn an_error_that_is_told_keeps_both_connections() {
     let a = provider(status(500)).await;
-    let gateway = gateway(&toml::simple(&a)).await;
+    let never = "breaker = { min_requests = 1000 }\n";
+    let provider = toml::custom("a", "openai", &a.url(), never);
+    let config = [provider, toml::model("m", &["a/up-model"]), toml::key()];
+    let gateway = gateway(&config.concat()).await;
     let mut client = gateway.client().await;
     for ask in [chat(), streamed()].iter().cycle().take(20) {
         assert_eq!(client.ask(ask).await.error(), (502, "upstream_error".into()));

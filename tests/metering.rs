@@ -174,13 +174,9 @@ async fn a_client_that_leaves_before_a_json_answer_stops_the_provider_and_is_boo
 
 #[tokio::test]
 async fn what_never_reached_a_provider_is_free() {
+    let nobody = Refusing::new();
     let config = [
-        toml::custom(
-            "a",
-            "openai",
-            &format!("http://127.0.0.1:{}/v1", closed_port()),
-            super::failover::QUICK,
-        ),
+        toml::custom("a", "openai", &nobody.url(), super::failover::QUICK),
         toml::model("m", &["a/up-model"]),
         toml::key(),
     ];

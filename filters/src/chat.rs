@@ -7,6 +7,7 @@ use raw::{Members, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub mod media;
 pub mod raw;
 pub mod reply;
 

@@ -2,6 +2,8 @@
 
 use super::Gateway;
 use super::attempt::millis;
+#[cfg(debug_assertions)]
+use super::failpoint;
 use super::ticket::{Arrival, Ending, Ticket};
 use crate::meter::{Attempt as Tried, Event, Outcome};
 use crate::route::breaker::Outcome as Verdict;
@@ -23,9 +25,9 @@ pub struct Measured {
 
 impl Ticket {
     /// What the running try's reply used so far. A provider's own numbers win; else the prompt's
-    /// estimate and the text that passed are counted, once the provider had begun to answer or the
-    /// caller left it working. A provider that failed before any content is owed nothing here (its
-    /// part stands under `wasted`).
+    /// estimate and the text that passed are counted, once the provider had begun to answer, or
+    /// was left at work by the caller or by us. A provider that failed before any content is owed
+    /// nothing here (its part stands under `wasted`).
     pub fn measure(&self, outcome: Outcome, tap: Option<&mut Tap>) -> Measured {
         let Some(running) = self.running.as_ref().filter(|r| r.sent) else {
             return Measured {
@@ -50,7 +52,9 @@ impl Ticket {
                     (Usage { output, reasoning, ..estimate }, tap.counter.source())
                 }
             },
-            None if outcome == Outcome::ClientAbort => (estimate, Source::Estimated),
+            None if matches!(outcome, Outcome::ClientAbort | Outcome::Interrupted) => {
+                (estimate, Source::Estimated)
+            }
             None => (Usage::default(), Source::Estimated),
         };
         Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost(&usage)) }
@@ -87,7 +91,11 @@ impl Ticket {
             });
         }
         if !self.record.free {
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::BeforeAppend);
             self.gateway.spool.append(&event);
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::AfterAppend);
         }
         Committed {
             gateway: self.gateway.clone(),

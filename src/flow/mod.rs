@@ -4,6 +4,8 @@ pub mod admit;
 pub mod attempt;
 pub mod budget;
 pub mod drain;
+#[cfg(debug_assertions)]
+pub mod failpoint;
 pub mod finish;
 mod gauges;
 pub mod govern;

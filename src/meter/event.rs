@@ -142,7 +142,7 @@ pub struct Event {
 /// [`Usage`] under the ledger's names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // as above
 pub struct EventUsage {
     pub input_tokens: u64,
     pub cached_tokens: u64,

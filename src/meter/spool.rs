@@ -29,6 +29,14 @@ const SEGMENT_AGE: Duration = Duration::from_secs(3600);
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// What a thread's line buffer may keep.
 const BUFFER_KEEP: usize = 64 << 10;
+/// Written while writing fails, to see whether it does still: a line that readers pass over, with
+/// room for a few events.
+const BLANK: [u8; 4096] = {
+    let mut line = [b' '; 4096];
+    line[0] = b'\n';
+    line[4095] = b'\n';
+    line
+};
 /// How often segments are synced unless config says otherwise.
 const SYNC: Duration = Duration::from_secs(1);
 
@@ -251,6 +259,12 @@ impl Spool {
         let broken = self.failing() && !self.full.load(Ordering::Relaxed);
         if (old || broken || bytes >= SEGMENT_BYTES || segment.disk.is_gone())
             && let Err(e) = self.rotate(now)
+        {
+            self.say(&e);
+        }
+        // Who is not ready may get no request whose event would show that it could be.
+        if self.failing()
+            && let Err(e) = self.write(&BLANK)
         {
             self.say(&e);
         }

@@ -9,47 +9,51 @@ use pingora::{Error, ErrorType, OrErr, Result};
 
 /// What never travels upstream: credentials and whereabouts of the caller, what belongs to the
 /// caller's own connection, and what we set ourselves.
-const DROPPED: &[&str] = &[
-    "authorization",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "proxy-authorization",
-    "cookie",
-    "openai-organization",
-    "openai-project",
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-port",
-    "x-real-ip",
-    "via",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "expect",
-    "host",
-    "content-length",
-    "content-type",
-    "content-encoding",
-    "accept-encoding",
-    "accept",
-    "idempotency-key",
-    "traceparent",
-    "tracestate",
-    "x-request-id",
-    "range",
-    "if-match",
-    "if-none-match",
-    "if-modified-since",
-    "if-unmodified-since",
-    "if-range",
-];
+fn is_dropped(name: &str) -> bool {
+    name.starts_with("x-weir-")
+        || matches!(
+            name,
+            "authorization"
+                | "x-api-key"
+                | "api-key"
+                | "x-goog-api-key"
+                | "proxy-authorization"
+                | "cookie"
+                | "openai-organization"
+                | "openai-project"
+                | "forwarded"
+                | "x-forwarded-for"
+                | "x-forwarded-host"
+                | "x-forwarded-proto"
+                | "x-forwarded-port"
+                | "x-real-ip"
+                | "via"
+                | "connection"
+                | "keep-alive"
+                | "proxy-connection"
+                | "te"
+                | "trailer"
+                | "transfer-encoding"
+                | "upgrade"
+                | "expect"
+                | "host"
+                | "content-length"
+                | "content-type"
+                | "content-encoding"
+                | "accept-encoding"
+                | "accept"
+                | "idempotency-key"
+                | "traceparent"
+                | "tracestate"
+                | "x-request-id"
+                | "range"
+                | "if-match"
+                | "if-none-match"
+                | "if-modified-since"
+                | "if-unmodified-since"
+                | "if-range"
+        )
+}
 
 /// What is left of the head of a try when it has been handed to Pingora.
 #[derive(Debug, Clone)]
@@ -153,15 +157,11 @@ impl Head {
         for name in nominated(request) {
             request.remove_header(name.as_str());
         }
-        for name in DROPPED {
-            request.remove_header(*name);
-        }
-        let ours: Vec<String> = (request.headers.keys().map(HeaderName::as_str))
-            .filter(|n| n.starts_with("x-weir-"))
-            .map(str::to_owned)
-            .collect();
-        for name in ours {
-            request.remove_header(name.as_str());
+        // One look at each header that is there, not one for each that might be.
+        let gone: Vec<HeaderName> =
+            request.headers.keys().filter(|n| is_dropped(n.as_str())).cloned().collect();
+        for name in &gone {
+            request.remove_header(name);
         }
         request.set_method(Method::POST);
         request.set_uri(self.uri.clone());

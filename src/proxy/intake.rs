@@ -2,6 +2,7 @@
 
 use super::answer;
 use super::endpoint::{Endpoint, Kind};
+use super::settle::LEAVING;
 use crate::flow::{Arrival, Phase, Ticket, Wishes};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -167,14 +168,17 @@ pub async fn take(
 
 fn closed(ticket: &Ticket) -> Option<ApiError> {
     if ticket.phase() >= Phase::Closing {
-        let refused = ApiError::new(Code::Overloaded, "the gateway is shutting down");
-        return Some(refused.after(Duration::from_secs(1)));
+        return Some(leaving());
     }
     if ticket.crowded() {
         let refused = ApiError::new(Code::Overloaded, "too many requests are open (max_requests)");
         return Some(refused.after(Duration::from_secs(1)));
     }
     None
+}
+
+fn leaving() -> ApiError {
+    ApiError::new(Code::Overloaded, LEAVING).after(Duration::from_secs(1))
 }
 
 async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
@@ -212,8 +216,14 @@ async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes
         session.write_continue_response().await?;
     }
     let mut buffer = BytesMut::new();
+    let bell = ticket.bell();
+    tokio::pin!(bell);
     loop {
-        let Ok(read) = tokio::time::timeout(server.body, session.read_request_body()).await else {
+        let read = tokio::select! {
+            read = tokio::time::timeout(server.body, session.read_request_body()) => read,
+            () = &mut bell => return Ok(Err(leaving())),
+        };
+        let Ok(read) = read else {
             let refused =
                 ApiError::new(Code::InvalidRequest, "the request body did not come in time");
             return Ok(Err(ApiError { status: 408, ..refused }));
@@ -245,6 +255,7 @@ fn coding(head: &RequestHeader) -> Option<String> {
     (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then_some(coding)
 }
 
+/// As on the admin side.
 fn ready(ticket: &Ticket) -> Result<Taken> {
     let health = ticket.health();
     let body = Bytes::from(health.json());

@@ -23,6 +23,7 @@ use forward::Head;
 use intake::Taken;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
+use pingora::protocols::http::compression::ResponseCompressionCtx;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
@@ -72,36 +73,58 @@ impl Proxy {
         ticket: Ticket,
         taken: Taken,
     ) -> Result<bool> {
-        let (header, body, ending) = match &taken {
-            Taken::Local(header, body) => {
-                let status = header.status.as_u16();
-                let ending = Ending { outcome: Outcome::Success, status, error: None, tap: None };
-                (header.clone(), body.clone(), ending)
-            }
+        let (header, body, outcome, error) = match &taken {
+            Taken::Local(header, body) => (header.clone(), body.clone(), Outcome::Success, None),
             Taken::Refused(error) => {
                 let (header, body) = answer::error(&ticket, error)?;
-                let (outcome, status) = (Outcome::Refused, error.status);
-                (header, body, Ending { outcome, status, error: Some(error), tap: None })
+                (header, body, Outcome::Refused, Some(error))
             }
             Taken::Proxy => return Ok(false),
         };
+        let status = header.status.as_u16();
+        let ending = Ending { outcome, status, error, tap: None };
+        let unread = !session.is_body_done();
+        let hopeless = status == 408 || session.req_header().headers.contains_key("expect");
+        if (unread && hopeless) || ticket.phase() > Phase::Serving {
+            session.set_keepalive(None);
+        }
         c.committed = Some(ticket.commit(ending));
         answer::write(session, header, body).await?;
+        if let Some(committed) = c.committed.take() {
+            committed.tell();
+        }
+        // A socket closed with unread bytes in it is reset, and takes the answer along.
+        if unread && !hopeless && session.as_http1().is_some() {
+            let _ = session.drain_request_body().await; // one that never ends is reset in the end
+        }
         Ok(true)
     }
 
-    /// The wait before a try, watched: a client that leaves ends it.
-    async fn wait(&self, session: &mut Session, wait: Duration) -> Result<()> {
+    /// The wait before a try, watched: a client that leaves ends it, and so do the request's own
+    /// time and the end of the drain.
+    async fn wait(&self, session: &mut Session, control: &Control, wait: Duration) -> Result<()> {
         if wait.is_zero() {
             return Ok(());
         }
-        tokio::select! {
-            () = tokio::time::sleep(wait) => Ok(()),
-            gone = session.downstream_session.read_body_or_idle(true) => match gone {
-                Ok(_) => Error::e_explain(ErrorType::ConnectionClosed, "the client left"),
-                Err(error) => Err(error),
-            }.map_err(Error::into_down),
+        let mut error = tokio::select! {
+            () = tokio::time::sleep(wait) => return Ok(()),
+            end = session.downstream_session.read_body_or_idle(true) => match end {
+                Ok(_) => Error::explain(ErrorType::ConnectionClosed, "the client left"),
+                Err(error) => error,
+            },
+        };
+        let x = &mut control.exchange();
+        // What is none of our own errors is the client's: nobody else is there.
+        if !matches!(error.etype(), ErrorType::Custom(_)) {
+            error.as_down();
         }
+        if settle::judge(x, &error, false, Instant::now()) == Verdict::Gone {
+            error.as_down();
+        } else {
+            error.as_in();
+        }
+        error.set_retry(false);
+        Err(error)
     }
 
     /// Makes the next try: its request, its deadlines, its address. Where everybody is too fast
@@ -115,7 +138,7 @@ impl Proxy {
         let attempt = loop {
             match self.make_try(control, c)? {
                 Step::Try(attempt) => break attempt,
-                Step::Wait(wait) => self.wait(session, wait).await?,
+                Step::Wait(wait) => self.wait(session, control, wait).await?,
             }
         };
         let provider = attempt.provider.clone();
@@ -139,6 +162,10 @@ impl Proxy {
         let since = Instant::now();
         let mut x = control.exchange();
         let Some(ticket) = x.ticket() else { return rejected() };
+        if ticket.phase() == Phase::Cut {
+            settle::cut(&mut x);
+            return rejected();
+        }
         let step = match ticket.attempt(since) {
             Ok(step) => step,
             Err(error) => {
@@ -188,14 +215,15 @@ impl ProxyHttp for Proxy {
             client.set_write_timeout(Some(server.client_write));
             client.set_total_drain_timeout(Some(intake::DRAIN));
             let keep = server.idle.as_secs().max(1);
-            client.set_keepalive((!old && ticket.phase() == Phase::Serving).then_some(keep));
+            // Where Pingora has decided to close (a length beside chunks), it stays so.
+            let kept = client.as_http1().is_some_and(|h1| h1.will_keepalive()) && !old;
+            client.set_keepalive((kept && ticket.phase() == Phase::Serving).then_some(keep));
             client.set_pipelining_enabled(true);
             client.set_close_on_response_before_downstream_finish(false);
         }
         match intake::take(session, &mut ticket, &endpoint).await {
             Ok(Taken::Proxy) => {
                 let control = Control::new(Exchange::new(ticket, old), c.arrived);
-                session.upstream_compression.adjust_decompression(true);
                 Downstream::install(&mut session.downstream_session, control.clone());
                 c.control = Some(control);
                 Ok(false)
@@ -212,9 +240,11 @@ impl ProxyHttp for Proxy {
 
     async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
+        // Pingora's decompressor has phases and panics when a second try begins in the body's one.
+        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
-        self.wait(session, wait).await?;
+        self.wait(session, &control, wait).await?;
         self.try_next(session, &control, c).await
     }
 

@@ -10,6 +10,9 @@ use pingora::{Error, ErrorSource, ErrorType};
 use std::time::Instant;
 use weir_filters::error::{ApiError, Class, Code, Failure};
 
+/// What a caller is told by a process on its way out.
+pub const LEAVING: &str = "the gateway is shutting down";
+
 /// What follows an error of a running try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -36,8 +39,7 @@ pub fn judge(x: &mut Exchange, error: &Error, reused: bool, now: Instant) -> Ver
         return expired(x, timer, now);
     }
     if *etype == CUT {
-        let told = ApiError::new(Code::Overloaded, "the gateway is shutting down");
-        x.set_error(Outcome::Interrupted, told);
+        cut(x);
         return Verdict::Stop;
     }
     if *etype == ENDED {
@@ -47,6 +49,11 @@ pub fn judge(x: &mut Exchange, error: &Error, reused: bool, now: Instant) -> Ver
         return Verdict::Gone;
     }
     upstream(x, error, reused, now)
+}
+
+/// The drain time is over.
+pub fn cut(x: &mut Exchange) {
+    x.set_error(Outcome::Interrupted, ApiError::new(Code::Overloaded, LEAVING));
 }
 
 fn upstream(x: &mut Exchange, error: &Error, reused: bool, now: Instant) -> Verdict {

@@ -19,7 +19,8 @@ fn plan(more: &str) -> Plan {
     ];
     let loaded = load_text(Path::new("weir.toml"), &text.concat(), &|_| None).unwrap();
     let model = loaded.snapshot.routes.resolve("m").unwrap();
-    let mut plan = Plan::new(&model, "m", |_| 0);
+    let mut plan = Plan::new(&model, "m", 0);
+    plan.choose(std::time::Instant::now());
     plan.begin();
     plan
 }

@@ -212,15 +212,22 @@ async fn check(fault: &'static Fault) {
         fault.script.map_or(vec![], |script| script(request.json()["stream"] == true))
     });
     let a = provider(script).await;
-    let closed = format!("http://127.0.0.1:{}/v1", closed_port());
-    let url = fault.script.map_or(closed, |_| a.url());
+    let nobody = Refusing::new();
+    let url = fault.script.map_or(nobody.url(), |_| a.url());
     let b = answering(Answer::default()).await;
-    let gateway = gateway(&config(&url, &b, QUICK)).await;
-    let stand = Stand { a, b, gateway };
-    for stream in [false, true] {
-        alone(fault, stream, &stand).await;
-        healed(fault, stream, &stand).await;
+    let config = config(&url, &b, QUICK);
+    let mut stand = Stand { a, b, gateway: gateway(&config).await };
+    for (n, stream) in [false, true, false, true].into_iter().enumerate() {
+        // A credential that was turned away rests; each case begins with a fresh one.
+        if n > 0 && rests(fault) {
+            stand.gateway = gateway(&config).await;
+        }
+        if n < 2 { alone(fault, stream, &stand).await } else { healed(fault, stream, &stand).await }
     }
+}
+
+fn rests(fault: &Fault) -> bool {
+    (400..500).contains(&fault.status)
 }
 
 struct Stand {

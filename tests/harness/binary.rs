@@ -90,6 +90,10 @@ impl Weir {
         command.stdin(Stdio::null()).stdout(log("stdout.log")).stderr(log("stderr.log"));
         self.child = Some(command.spawn().expect("the binary"));
     }
+    /// An environment variable less for the next start.
+    pub fn unset(&mut self, name: &str) {
+        self.env.retain(|(k, _)| k != name);
+    }
     /// Waits until it answers; panics with its log when it ends instead.
     pub async fn ready(&mut self) {
         let (port, admin) = (self.port, self.admin);
@@ -155,6 +159,18 @@ impl Weir {
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let text = self.admin("GET", "/metrics").await.text();
         metric(&text, name, labels)
+    }
+    /// Waits until no request is open.
+    pub async fn idle(&self) {
+        let start = Instant::now();
+        loop {
+            let open = self.metric("weir_in_flight", &[]).await;
+            if open == Some(0.0) {
+                return;
+            }
+            assert!(start.elapsed() < super::PATIENCE, "{open:?} requests are still open");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
     /// Rows of `weir report --format json`.
     pub fn report(&self, by: &str) -> Value {

@@ -15,7 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use weir::config::{Access, Loaded, load_text};
-use weir::observe::{AccessLog, Metrics, Output};
+use weir::flow::Phase;
+use weir::observe::{AccessLog, Gauges, Metrics, Output};
 use weir::proxy::Proxy;
 
 /// A running gateway; dropping it closes its listener and every connection.
@@ -47,8 +48,16 @@ pub async fn gateway(toml: &str) -> Gateway {
     let providers = snapshot.routes.providers.values();
     let offers = providers.flat_map(|p| p.offers.iter().map(|o| o.name.as_str().to_owned()));
     let offers: Vec<_> = offers.collect();
-    metrics.know(offers.iter().map(String::as_str), ["crew"].into_iter());
+    metrics.know(offers.iter().map(String::as_str), ["crew"]);
     let inner = weir::flow::Gateway::new(snapshot, spool, metrics, access);
+    let weak = Arc::downgrade(&inner);
+    inner.metrics.on_scrape(move || Gauges {
+        listening: true,
+        store_up: true,
+        draining: weak.upgrade().is_some_and(|g| g.drain.phase() >= Phase::Leaving),
+        in_flight: weak.upgrade().map_or(0, |g| g.in_flight() as u64),
+        ..Gauges::default()
+    });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (shutdown, watched) = watch::channel(false);

@@ -24,6 +24,8 @@ pub use weir::demo::{Action, Answer, Cut, Gate, Provider, Script, Seen, Tool, Us
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything a test waits for. Whoever runs out of it has hung.
@@ -51,10 +53,34 @@ pub fn fixed(actions: Vec<Action>) -> Script {
     std::sync::Arc::new(move |_| actions.clone())
 }
 
-/// A port of the loopback where nobody listens.
+/// A port of the loopback where nobody listens. None that the kernel gives to outgoing connections
+/// (from 32768 on): one of the suite's own clients would take it before its listener does.
 pub fn closed_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
+    loop {
+        let port = 12_000 + next.fetch_add(1, Ordering::Relaxed) % 20_000;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A port of the loopback that refuses every connection and that nobody else can get meanwhile.
+#[derive(Debug)]
+pub struct Refusing(tokio::net::TcpSocket);
+
+impl Refusing {
+    /// Bound, and never listening.
+    pub fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self(socket)
+    }
+    /// As a provider's.
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.0.local_addr().unwrap())
+    }
 }
 
 /// Waits for something that must not take long, and says what it was when it does.

@@ -94,7 +94,8 @@ async fn a_fallback_is_billed_at_its_own_price() {
     let b = answering(Answer { usage: Some(used(1_000, 0, 1_000)), ..Answer::default() }).await;
     let price = |name: &str, url: &str, input: u32, output: u32| {
         format!(
-            "[providers.{name}]\npreset = \"openai\"\nbase_url = \"{url}\"\napi_keys = [\"k-{name}\"]\n\
+            "[providers.{name}]\npreset = \"openai\"\nbase_url = \"{url}\"\n\
+             api_keys = [\"k-{name}\"]\n\
              [providers.{name}.models.\"{name}-model\"]\n\
              price = {{ currency = \"USD\", input = {input}, output = {output} }}\n"
         )

@@ -12,6 +12,8 @@ pub const DONE: &str = "data: [DONE]\n\n";
 #[derive(Debug)]
 pub struct Chunks {
     head: Vec<u8>,
+    /// The index of the choice that chunks are written for.
+    choice: u32,
     usage_asked: bool,
 }
 
@@ -37,7 +39,12 @@ impl Chunks {
         put_member(&mut head, "model", model);
         put_name(&mut head, "choices");
         head.push(b'[');
-        Self { head, usage_asked }
+        Self { head, choice: 0, usage_asked }
+    }
+
+    /// Chunks are for this choice from now on; 0 until told.
+    pub fn turn_to(&mut self, choice: u32) {
+        self.choice = choice;
     }
 
     /// The first chunk.
@@ -130,7 +137,9 @@ impl Chunks {
     fn delta(&self, more: usize, finish: Option<&str>, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         let mut out = Vec::with_capacity(self.head.len() + more + 96);
         out.extend_from_slice(&self.head);
-        out.extend_from_slice(br#"{"index":0,"delta":{"#);
+        out.extend_from_slice(br#"{"index":"#);
+        out.extend_from_slice(self.choice.to_string().as_bytes());
+        out.extend_from_slice(br#","delta":{"#);
         write(&mut out);
         out.extend_from_slice(br#"},"finish_reason":"#);
         match finish {
@@ -183,30 +192,29 @@ impl Completion {
     /// The `chat.completion` body.
     #[must_use]
     pub fn body(&self, id: &str, created: u64, model: &str, usage: &Usage) -> Bytes {
-        let mut out = b"{".to_vec();
-        put_member(&mut out, "id", id);
-        put_member(&mut out, "object", "chat.completion");
-        put_raw(&mut out, "created", &created.to_string());
-        put_member(&mut out, "model", model);
-        out.extend_from_slice(br#","choices":[{"index":0,"message":{"role":"assistant""#);
+        body(id, created, model, std::slice::from_ref(self), usage)
+    }
+
+    fn put(&self, index: usize, out: &mut Vec<u8>) {
+        put_comma(out);
+        out.push(b'{');
+        put_raw(out, "index", &index.to_string());
+        out.extend_from_slice(br#","message":{"role":"assistant""#);
         match &self.content {
-            Some(content) => put_member(&mut out, "content", content),
-            None => put_raw(&mut out, "content", "null"),
+            Some(content) => put_member(out, "content", content),
+            None => put_raw(out, "content", "null"),
         }
-        put_raw(&mut out, "refusal", "null");
+        put_raw(out, "refusal", "null");
         if !self.reasoning.is_empty() {
-            put_member(&mut out, "reasoning_content", &self.reasoning);
+            put_member(out, "reasoning_content", &self.reasoning);
         }
         if !self.thinking_blocks.is_empty() {
-            put_raw(&mut out, "thinking_blocks", &format!("[{}]", self.thinking_blocks.join(",")));
+            put_raw(out, "thinking_blocks", &format!("[{}]", self.thinking_blocks.join(",")));
         }
-        self.put_tool_calls(&mut out);
+        self.put_tool_calls(out);
         out.extend_from_slice(br#"},"logprobs":null"#);
-        put_member(&mut out, "finish_reason", self.finish);
-        out.extend_from_slice(br#"}],"usage":"#);
-        put_usage(&mut out, usage);
+        put_member(out, "finish_reason", self.finish);
         out.push(b'}');
-        out.into()
     }
 
     fn put_tool_calls(&self, out: &mut Vec<u8>) {
@@ -228,6 +236,31 @@ impl Completion {
         }
         out.push(b']');
     }
+}
+
+/// The `chat.completion` body of these choices in order.
+#[must_use]
+pub fn body(
+    id: &str,
+    created: u64,
+    model: &str,
+    choices: &[Completion],
+    usage: &Usage,
+) -> Bytes {
+    let mut out = b"{".to_vec();
+    put_member(&mut out, "id", id);
+    put_member(&mut out, "object", "chat.completion");
+    put_raw(&mut out, "created", &created.to_string());
+    put_member(&mut out, "model", model);
+    put_name(&mut out, "choices");
+    out.push(b'[');
+    for (index, choice) in choices.iter().enumerate() {
+        choice.put(index, &mut out);
+    }
+    out.extend_from_slice(br#"],"usage":"#);
+    put_usage(&mut out, usage);
+    out.push(b'}');
+    out.into()
 }
 
 /// Appends usage in OpenAI's words: the prompt includes what was cached, the completion what was

@@ -9,7 +9,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub mod anthropic;
+mod edit;
+pub mod gemini;
+mod listen;
+pub mod ollama;
 pub mod openai;
+mod scribe;
 
 /// A provider protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,11 +25,23 @@ pub enum Wire {
     Azure,
     /// Anthropic Messages.
     Anthropic,
+    /// Google's generateContent at AI Studio.
+    Gemini,
+    /// The same at Vertex; its base URL ends in `/publishers/google`.
+    Vertex,
+    /// Ollama's own `/api/chat`.
+    Ollama,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
-pub const WIRES: &[(&str, Wire)] =
-    &[("openai", Wire::OpenAi), ("azure", Wire::Azure), ("anthropic", Wire::Anthropic)];
+pub const WIRES: &[(&str, Wire)] = &[
+    ("openai", Wire::OpenAi),
+    ("azure", Wire::Azure),
+    ("anthropic", Wire::Anthropic),
+    ("gemini", Wire::Gemini),
+    ("vertex", Wire::Vertex),
+    ("ollama", Wire::Ollama),
+];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -187,6 +204,9 @@ impl Wire {
         match self {
             Self::OpenAi | Self::Azure => openai::request(self, ask),
             Self::Anthropic => anthropic::request(ask),
+            Self::Gemini => gemini::request(gemini::Door::Studio, ask),
+            Self::Vertex => gemini::request(gemini::Door::Vertex, ask),
+            Self::Ollama => ollama::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -195,6 +215,8 @@ impl Wire {
         match self {
             Self::OpenAi | Self::Azure => openai::stream(context),
             Self::Anthropic => anthropic::stream(context),
+            Self::Gemini | Self::Vertex => gemini::stream(context),
+            Self::Ollama => ollama::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -205,6 +227,8 @@ impl Wire {
         match self {
             Self::OpenAi | Self::Azure => openai::whole(body, context),
             Self::Anthropic => anthropic::whole(body, context),
+            Self::Gemini | Self::Vertex => gemini::whole(body, context),
+            Self::Ollama => ollama::whole(body, context),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Recorded provider answers, cut anywhere, and the strict rules of what may leave the filters.
 
 #![allow(dead_code)] // every test binary uses a part of it
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
 pub mod chat;
+pub mod drive;
+pub mod noise;
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,8 @@ use super::super::session::{Clock, REJECTED, Timer};
 use super::batch::Batch;
 use super::{Exchange, Replying, Sent, Turn};
 use crate::flow::Ticket;
+#[cfg(debug_assertions)]
+use crate::flow::failpoint;
 use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
@@ -97,6 +99,8 @@ impl Exchange {
             Replying::Stream { filter, .. } => {
                 let mut step = Step::default();
                 if len > 0 {
+                    #[cfg(debug_assertions)]
+                    failpoint::pass(failpoint::Point::PanicInFilter);
                     filter.feed(piece, &mut step);
                 }
                 self.unwatched += len;
@@ -147,7 +151,7 @@ impl Exchange {
                 batch.end = true;
                 if self.is_committed() {
                     clock.disarm();
-                    return Ok(if clean { Turn::On } else { Turn::End });
+                    return Ok(if clean { self.over() } else { Turn::End });
                 }
                 if turn == Turn::End {
                     Ok(turn)
@@ -259,6 +263,8 @@ impl Exchange {
             [one] => one.clone(),
             many => many.concat().into(),
         };
+        #[cfg(debug_assertions)]
+        failpoint::pass(failpoint::Point::PanicInFilter);
         match wire.whole(body, context) {
             Ok(mut whole) => {
                 ticket.first_content(batch.now);
@@ -271,7 +277,7 @@ impl Exchange {
                 batch.body.push(whole.body);
                 self.sent = Sent::Content;
                 self.commit_with(Outcome::Success, 200, None, Some(&mut whole.tap));
-                Ok(Turn::On)
+                Ok(self.over())
             }
             Err(failure) => self.fail(Fault::Invalid, &failure, batch),
         }
@@ -308,7 +314,13 @@ impl Exchange {
         self.commit(outcome, error.status, Some(&error));
         // An error body has been read to its end, so the connections may be kept.
         let whole = std::mem::replace(&mut batch.end, true);
-        Ok(if whole { Turn::On } else { Turn::End })
+        Ok(if whole { self.over() } else { Turn::End })
+    }
+
+    /// A whole answer has been read. One that came before the request's body was sent ends the
+    /// exchange all the same: the provider may never take the rest.
+    fn over(&self) -> Turn {
+        if self.feed.is_done() { Turn::On } else { Turn::End }
     }
 
     fn say(&self, error: &ApiError, batch: &mut Batch) {

@@ -10,11 +10,15 @@ pub mod body;
 pub mod clock;
 mod delegate;
 mod hold;
+mod part;
 
 pub use body::Feed;
 pub use clock::{Clock, Timer};
 
 use super::relay::{Exchange, Turn};
+use crate::flow::Phase;
+#[cfg(debug_assertions)]
+use crate::flow::failpoint;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use pingora::protocols::http::{HttpTask, ServerSession};
@@ -145,22 +149,43 @@ impl Downstream {
     /// Passes what the provider sent through the relay, and writes what is left of it.
     async fn relay(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
         let mut out = Vec::with_capacity(2);
-        let turn = {
+        let (turn, leaving) = {
             let mut x = self.control.exchange();
-            x.relay(tasks, &self.control.clock, &mut out)?
+            let leaving = x.ticket().is_some_and(|t| t.phase() > Phase::Serving);
+            (x.relay(tasks, &self.control.clock, &mut out)?, leaving)
         };
+        if turn == Turn::End || leaving {
+            self.inner.set_keepalive(None);
+        }
         let done = if out.is_empty() { false } else { self.write(out).await? };
+        #[cfg(debug_assertions)]
+        if self.control.exchange().is_committed() {
+            failpoint::pass(failpoint::Point::AfterWrite);
+        }
         match turn {
             Turn::On => Ok(done),
             Turn::End => Error::e_explain(ENDED, "the answer has ended"),
         }
     }
 
+    async fn write(&mut self, out: Vec<HttpTask>) -> Result<bool> {
+        if out.iter().all(part::fits) {
+            return self.write_part(out).await;
+        }
+        let mut done = false;
+        for task in out {
+            for part in part::parts(task) {
+                done = self.write_part(vec![part]).await?;
+            }
+        }
+        Ok(done)
+    }
+
     /// One write, bounded by the request's deadline and the drain: a client that does not read
     /// must not keep either from coming.
-    async fn write(&mut self, out: Vec<HttpTask>) -> Result<bool> {
+    async fn write_part(&mut self, part: Vec<HttpTask>) -> Result<bool> {
         let total = self.control.clock.total_left(Instant::now());
-        let write = self.inner.response_duplex_vec(out);
+        let write = self.inner.response_duplex_vec(part);
         tokio::pin!(write);
         if let std::task::Poll::Ready(done) = futures_now(write.as_mut()) {
             return done;

@@ -1,5 +1,6 @@
 //! One content part of a chat as one content block of Messages.
 
+use crate::chat::media::{DataUrl, is_web};
 use crate::chat::raw::{put_member, put_raw};
 use crate::chat::{File, Part, PartBody, wrong};
 use crate::error::ApiError;
@@ -85,7 +86,7 @@ fn refuse((message, part): (usize, usize), what: &str) -> ApiError {
 
 fn image(url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     if let Some(data) = DataUrl::of(url) {
-        return data.block(None).ok_or_else(|| refuse(at, "its data URL cannot be read"));
+        return block_of(data, None).ok_or_else(|| refuse(at, "its data URL cannot be read"));
     }
     if !is_web(url) {
         return Err(refuse(at, "an image is a data: URL of base64 or an http(s) URL"));
@@ -105,53 +106,26 @@ fn document(file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     // Bare base64 does not say what it is; PDF is what OpenAI documents for this member.
     let bare = DataUrl { kind: "application/pdf", data };
     let data = DataUrl::of(data).unwrap_or(bare);
-    data.block(name).ok_or_else(|| refuse(at, "its data URL cannot be read"))
+    block_of(data, name).ok_or_else(|| refuse(at, "its data URL cannot be read"))
 }
 
-/// A `data:` URL: what it says it holds, and the rest of it.
-struct DataUrl<'a> {
-    kind: &'a str,
-    data: &'a str,
-}
-
-impl<'a> DataUrl<'a> {
-    fn of(url: &'a str) -> Option<Self> {
-        let (scheme, rest) = url.split_at_checked("data:".len())?;
-        if !scheme.eq_ignore_ascii_case("data:") {
-            return None;
-        }
-        let (head, data) = rest.split_once(',').unwrap_or((rest, ""));
-        let encoded = head.split(';').skip(1).any(|word| word.trim() == "base64");
-        // Only base64 can be handed on; an empty one is refused below.
-        Some(Self { kind: head.split(';').next()?.trim(), data: if encoded { data } else { "" } })
+/// An image or a document block; `None` for what cannot be read.
+fn block_of(url: DataUrl<'_>, name: Option<&str>) -> Option<Vec<u8>> {
+    if url.data.is_empty() {
+        return None;
     }
-
-    /// An image or a document block.
-    fn block(&self, name: Option<&str>) -> Option<Vec<u8>> {
-        if self.data.is_empty() {
-            return None;
-        }
-        let kind = self.kind.to_ascii_lowercase();
-        if kind.starts_with("text/") {
-            // Base64 is for PDFs alone; text stands as it is (Messages, document source "text").
-            let text = String::from_utf8(STANDARD.decode(self.data).ok()?).ok()?;
-            let source = [("media_type", "text/plain"), ("data", &text)];
-            return Some(block("document", br#"{"type":"text""#, &source, name));
-        }
-        let image = kind.starts_with("image/");
-        let kind = if kind == "image/jpg" { "image/jpeg" } else { &kind };
-        let source = [("media_type", kind), ("data", self.data)];
-        let outer = if image { "image" } else { "document" };
-        let name = name.filter(|_| !image);
-        Some(block(outer, br#"{"type":"base64""#, &source, name))
+    let kind = url.media_type();
+    if kind.starts_with("text/") {
+        // Base64 is for PDFs alone; text stands as it is (Messages, document source "text").
+        let text = String::from_utf8(STANDARD.decode(url.data).ok()?).ok()?;
+        let source = [("media_type", "text/plain"), ("data", &text)];
+        return Some(block("document", br#"{"type":"text""#, &source, name));
     }
-}
-
-fn is_web(url: &str) -> bool {
-    let starts = |scheme: &str| {
-        url.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme))
-    };
-    starts("https://") || starts("http://")
+    let image = kind.starts_with("image/");
+    let source = [("media_type", &*kind), ("data", url.data)];
+    let outer = if image { "image" } else { "document" };
+    let name = name.filter(|_| !image);
+    Some(block(outer, br#"{"type":"base64""#, &source, name))
 }
 
 /// `{"type":kind,"source":{open…,source…},"title":name}`

@@ -4,10 +4,8 @@ use super::turns::Prompt;
 use super::{Ask, Outgoing, tools};
 use crate::chat::raw::{Members, put_member, put_name, put_raw, put_text, text};
 use crate::chat::{Chat, Format, Number};
-use crate::error::{ApiError, Code};
-use crate::peek::{self, BadBody, Edits, Segments};
-use crate::wire::Params;
-use bytes::Bytes;
+use crate::error::ApiError;
+use crate::wire::edit;
 use serde_json::value::RawValue;
 
 /// The version of Messages that this wire is written to.
@@ -33,31 +31,9 @@ pub(super) fn build(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     body.put_all();
     body.out.push(b'}');
     let Body { out, mut dropped, .. } = body;
-    let body = edited(out.into(), ask.params, &mut dropped)?;
+    let body = edit::edited(out.into(), ask.params, &mut dropped)?;
     let headers = vec![("anthropic-version", VERSION.into())];
     Ok(Outgoing { path: "/messages".into(), headers, body, dropped, strip_usage: false })
-}
-
-/// The provider's `params` work on the members of Messages, whoever wrote them.
-fn edited(body: Bytes, params: &Params, dropped: &mut Vec<String>) -> Result<Segments, ApiError> {
-    if *params == Params::default() {
-        return Ok(body.into());
-    }
-    let fault = |bad: BadBody| match bad {
-        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
-        BadBody::Member { param, message } => {
-            ApiError::new(Code::InvalidRequest, message).param(param)
-        }
-    };
-    let peek = peek::members(body).map_err(fault)?;
-    let mut edits = Edits::default();
-    let names = peek::apply_params(params, &peek, &mut edits).map_err(fault)?;
-    for name in names {
-        if !dropped.contains(&name) {
-            dropped.push(name);
-        }
-    }
-    Ok(edits.apply(&peek))
 }
 
 /// A body on its way.
@@ -118,9 +94,7 @@ impl<'a> Body<'a> {
     }
 
     fn drop(&mut self, name: &str) {
-        if !self.dropped.iter().any(|one| one == name) {
-            self.dropped.push(name.into());
-        }
+        edit::note(&mut self.dropped, name);
     }
 
     fn rest(&self, name: &str) -> Option<&'a RawValue> {

@@ -1,0 +1,54 @@
+//! What every translating wire does at the end of its request: the provider's `params`, and the
+//! list of what was left out.
+
+use super::Params;
+use crate::error::{ApiError, Code};
+use crate::peek::{self, BadBody, Edits, Segments};
+use bytes::Bytes;
+
+/// Adds a name to the list of members left out, once.
+pub(super) fn note(dropped: &mut Vec<String>, name: &str) {
+    if !dropped.iter().any(|one| one == name) {
+        dropped.push(name.into());
+    }
+}
+
+/// The provider's `params` work on the members of the provider's own body, whoever wrote them.
+///
+/// # Errors
+/// `params` name a member that stands twice.
+pub(super) fn edited(
+    body: Bytes,
+    params: &Params,
+    dropped: &mut Vec<String>,
+) -> Result<Segments, ApiError> {
+    if *params == Params::default() {
+        return Ok(body.into());
+    }
+    let fault = |bad: BadBody| match bad {
+        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
+        BadBody::Member { param, message } => {
+            ApiError::new(Code::InvalidRequest, message).param(param)
+        }
+    };
+    let peek = peek::members(body).map_err(fault)?;
+    let mut edits = Edits::default();
+    for name in peek::apply_params(params, &peek, &mut edits).map_err(fault)? {
+        note(dropped, &name);
+    }
+    Ok(edits.apply(&peek))
+}
+
+/// A path segment: everything but unreserved characters (RFC 3986, section 2.3) percent-encoded.
+pub(super) fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

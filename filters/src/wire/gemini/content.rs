@@ -1,0 +1,121 @@
+//! One content part of a chat as one part of generateContent.
+
+use super::Door;
+use crate::chat::media::{DataUrl, is_web, type_by_name};
+use crate::chat::raw::{Members, put_member, put_name};
+use crate::chat::{File, Part, PartBody, wrong};
+use crate::error::ApiError;
+use serde_json::value::RawValue;
+
+/// Addresses that AI Studio fetches by itself: its own files and public videos.
+const STUDIO_HOSTS: [&str; 4] = [
+    "https://generativelanguage.googleapis.com/",
+    "https://www.youtube.com/",
+    "https://youtube.com/",
+    "https://youtu.be/",
+];
+
+/// The part, or `None` for empty text. `at`: message and part number.
+///
+/// # Errors
+/// A part that the provider cannot take: leaving it out would change what is asked.
+pub(super) fn part(
+    door: Door,
+    part: &Part<'_>,
+    at: (usize, usize),
+) -> Result<Option<Vec<u8>>, ApiError> {
+    Ok(match &part.body {
+        PartBody::Text(text) if text.is_empty() => None,
+        PartBody::Text(text) => Some(self::text(text)),
+        PartBody::Image(url) => Some(image(door, url, at)?),
+        PartBody::File(file) => Some(document(door, file, at)?),
+        PartBody::Other(kind, raw) if &**kind == "input_audio" => Some(audio(raw, at)?),
+        PartBody::Other(kind, _) => {
+            return Err(refuse(at, &format!("the provider takes no part of type {:?}", &**kind)));
+        }
+    })
+}
+
+pub(super) fn text(text: &str) -> Vec<u8> {
+    let mut out = b"{".to_vec();
+    put_member(&mut out, "text", text);
+    out.push(b'}');
+    out
+}
+
+fn refuse((message, part): (usize, usize), what: &str) -> ApiError {
+    let param = format!("messages[{message}].content[{part}]");
+    wrong(&param, &format!("{param}: {what}"))
+}
+
+fn image(door: Door, url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
+    if let Some(data) = DataUrl::of(url) {
+        return inline(data, "image/png").ok_or_else(|| refuse(at, "its data URL cannot be read"));
+    }
+    address(door, url, "image/jpeg").ok_or_else(|| {
+        refuse(at, "the provider fetches no image from the web; send a data: URL of base64")
+    })
+}
+
+fn document(door: Door, file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
+    let named = file.name.as_deref().and_then(type_by_name).unwrap_or("application/pdf");
+    let Some(data) = file.data.as_deref() else {
+        let id = file.id.as_deref().unwrap_or_default();
+        return address(door, id, named)
+            .ok_or_else(|| refuse(at, "file_id must be the address of a file at the provider"));
+    };
+    if let Some(out) = address(door, data, named) {
+        return Ok(out);
+    }
+    // Bare base64 does not say what it is.
+    let bare = DataUrl { kind: named, data: if is_web(data) { "" } else { data } };
+    inline(DataUrl::of(data).unwrap_or(bare), named)
+        .ok_or_else(|| refuse(at, "file_data must be a data: URL of base64"))
+}
+
+fn audio(raw: &RawValue, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
+    let members = Members::of(raw.get()).unwrap_or_default();
+    let sound = members.get("input_audio").and_then(|raw| Members::of(raw.get()));
+    let sound = sound.unwrap_or_default();
+    let (data, format) = (sound.text("data"), sound.text("format"));
+    let kind = match format.as_deref() {
+        Some("mp3") => "audio/mpeg".to_owned(),
+        Some(format) => format!("audio/{format}"),
+        None => "audio/wav".to_owned(),
+    };
+    let data = DataUrl { kind: &kind, data: data.as_deref().unwrap_or_default() };
+    inline(data, "audio/wav").ok_or_else(|| refuse(at, "input_audio needs data in base64"))
+}
+
+/// `inlineData`, which must say its type.
+fn inline(url: DataUrl<'_>, default: &str) -> Option<Vec<u8>> {
+    if url.data.is_empty() {
+        return None;
+    }
+    let kind = url.media_type();
+    let mut out = Vec::with_capacity(url.data.len() + 80);
+    out.extend_from_slice(br#"{"inlineData":{"#);
+    put_member(&mut out, "mimeType", if kind.is_empty() { default } else { &kind });
+    put_member(&mut out, "data", url.data);
+    out.extend_from_slice(b"}}");
+    Some(out)
+}
+
+/// `fileData`, where the provider fetches from this address.
+fn address(door: Door, url: &str, default: &str) -> Option<Vec<u8>> {
+    let bucket = url.starts_with("gs://");
+    let known = STUDIO_HOSTS.iter().any(|host| url.starts_with(host));
+    if !bucket && !known && !(door == Door::Vertex && is_web(url)) {
+        return None;
+    }
+    let mut out = b"{".to_vec();
+    put_name(&mut out, "fileData");
+    out.push(b'{');
+    // The provider knows the type of its own files and of videos; of the rest it must be told.
+    if !known {
+        put_member(&mut out, "mimeType", type_by_name(url).unwrap_or(default));
+    }
+    put_member(&mut out, "fileUri", url);
+    out.extend_from_slice(b"}}");
+    Some(out)
+}

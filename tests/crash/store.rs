@@ -1,0 +1,68 @@
+//! The ledger's database: damaged, or in another's hands.
+
+use super::*;
+use std::fs;
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_damaged_database_stops_the_start_and_the_spool_fills_a_new_one() {
+    let provider = answering(Answer::default()).await;
+    let mut weir = Weir::start(&toml::simple(&provider)).await;
+    for _ in 0..3 {
+        assert_eq!(weir.ask(&chat()).await.status(), 200);
+    }
+    rows(&weir, 3).await;
+    weir.kill().await;
+    let db = weir.path().join("weir.db");
+    for tail in ["-wal", "-shm"] {
+        let _ = fs::remove_file(weir.path().join(format!("weir.db{tail}")));
+    }
+    fs::write(&db, "no database at all\n".repeat(500)).unwrap();
+    weir.run();
+    let (status, _) = weir.ended().await;
+    assert_eq!(status.code(), Some(69));
+    let text = weir.stderr();
+    assert!(text.contains(&db.display().to_string()) && text.contains("spool"), "{text}");
+    fs::remove_file(&db).unwrap();
+    weir.run();
+    weir.ready().await;
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+    assert_eq!(rows(&weir, 4).await.len(), 4);
+    assert_eq!(summed(&weir), 4);
+}
+
+#[tokio::test]
+async fn a_database_in_anothers_hands_holds_up_no_request() {
+    let provider = answering(Answer::default()).await;
+    let mut weir = Weir::start(&toml::simple(&provider)).await;
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+    rows(&weir, 1).await;
+    let other = rusqlite::Connection::open(weir.path().join("weir.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for _ in 0..5 {
+        assert_eq!(weir.ask(&streamed()).await.status(), 200);
+    }
+    let start = std::time::Instant::now();
+    // Five streams are ten lines: each was admitted, and each has its event.
+    while weir.metric("weir_ledger_lag_events", &[]).await < Some(10.0)
+        || weir.metric("weir_store_up", &[]).await != Some(0.0)
+    {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let ready = weir.admin("GET", "/health/ready").await;
+    assert!(ready.status() == 200 && ready.text().contains("store_down"), "{}", ready.text());
+    assert_eq!(ledger(&weir).len(), 1);
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(rows(&weir, 6).await.len(), 6);
+    // A kill while it is locked loses nothing either.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+    weir.kill().await;
+    weir.run();
+    weir.ready().await;
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(rows(&weir, 8).await.len(), 8);
+    assert_eq!(summed(&weir), 8);
+}
