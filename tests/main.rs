@@ -21,6 +21,7 @@ mod limits;
 mod metering;
 mod observe;
 mod redis;
+mod routing;
 mod session;
 mod stream;
 mod tidy;
