@@ -115,9 +115,14 @@ impl Limits {
             Err(Away::Down) => Shared { caller, taken: false },
             Err(Away::Failed) => Shared::after_release(caller),
         };
-        // Not in force when the frame above was made: Redis may be away only since then.
-        let reserved = self.reserve_here(rules, ask, now)?;
-        Ok(reserved.shared(shared, Vec::new()))
+        // At this node's share, also where Redis was late only once.
+        let frame = self.table.frame(now, remote.nodes());
+        match self.table.reserve(&rules, ask, &frame) {
+            Ok(holds) => {
+                Ok(Reservation::new(self.clone(), rules, holds).shared(shared, Vec::new()))
+            }
+            Err((i, why)) => Err(Refusal { rule: rules[i].clone(), why }),
+        }
     }
 
     /// The same by this process's own counters.

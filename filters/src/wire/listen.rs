@@ -118,6 +118,11 @@ impl<R: Reader> Reply for Listener<R> {
         self.scribe.hand_over(step);
     }
 
+    fn cut(&mut self, step: &mut Step) {
+        self.scribe.stop();
+        self.scribe.hand_over(step);
+    }
+
     fn tap(&mut self) -> &mut Tap {
         self.scribe.tap()
     }

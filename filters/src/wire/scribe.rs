@@ -245,6 +245,14 @@ impl Scribe {
         self.end(End::Complete { tail: tail.into() });
     }
 
+    /// The caller gets no more: what has not ended ends by `length`.
+    pub fn stop(&mut self) {
+        for choice in &mut self.choices {
+            choice.finish.get_or_insert("length");
+        }
+        self.complete();
+    }
+
     /// The provider's stream is over, cleanly or not, and its last word has not come.
     pub fn cut(&mut self, clean: bool) {
         match clean {
