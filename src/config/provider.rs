@@ -48,7 +48,7 @@ pub(super) const LATER_KEYS: &[&str] =
     &["health", "ca", "proxy", "region", "project", "location", "errors"];
 /// Wires of later versions.
 const LATER_WIRES: &[&str] =
-    &["gemini", "vertex", "bedrock", "ollama", "qianfan", "cohere", "responses"];
+    &["bedrock", "qianfan", "cohere", "responses"];
 /// Headers that are weir's own, or would change how a message is framed.
 const OWN_HEADERS: &[&str] = &[
     "host",
@@ -182,7 +182,9 @@ fn wire(v: &View<'_>) -> Option<Wire> {
 fn auth(v: &View<'_>, wire: Wire) -> Option<Auth> {
     if v.get("auth").is_none() {
         return Some(match wire {
-            Wire::OpenAi => Auth::Bearer,
+            Wire::OpenAi | Wire::Vertex => Auth::Bearer,
+            Wire::Ollama => Auth::None,
+            Wire::Gemini => Auth::Header("x-goog-api-key"),
             Wire::Azure => Auth::Header("api-key"),
             Wire::Anthropic => Auth::Header("x-api-key"),
         });

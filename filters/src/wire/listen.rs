@@ -119,7 +119,9 @@ impl<R: Reader> Reply for Listener<R> {
     }
 
     fn cut(&mut self, step: &mut Step) {
-        self.scribe.stop();
+        if !self.scribe.ended() {
+            self.scribe.shorten();
+        }
         self.scribe.hand_over(step);
     }
 

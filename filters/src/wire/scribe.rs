@@ -245,8 +245,9 @@ impl Scribe {
         self.end(End::Complete { tail: tail.into() });
     }
 
-    /// The caller gets no more: what has not ended ends by `length`.
-    pub fn stop(&mut self) {
+    /// The caller gets no more of any choice: all end here by `length`.
+    pub fn shorten(&mut self) {
+        self.open(0);
         for choice in &mut self.choices {
             choice.finish.get_or_insert("length");
         }
