@@ -143,7 +143,8 @@ async fn an_alert_is_given_once_whoever_crosses_it() {
 #[tokio::test]
 async fn who_leaves_early_pays_for_what_was_said_c06() {
     let (_far, near) = world(&[("k", "budgets = [{ usd = 1.0, per = \"day\" }]")], DEAR).await;
-    let ask = streamed().key("sk-k").model("dear").say("words=100 delay=0.02").set("max_tokens", 500);
+    let ask =
+        streamed().key("sk-k").model("dear").say("words=100 delay=0.02").set("max_tokens", 500);
     let mut gone = near.client().await;
     gone.send(&ask.bytes()).await;
     gone.head().await;
@@ -181,5 +182,8 @@ async fn a_restart_remembers_what_was_spent() {
     assert_eq!(page["budgets"][0]["used"], json!(3_000), "{page}");
     assert_eq!(page["budgets"][1]["used"], json!("0.300000"));
     assert_eq!(page["usage"]["month"]["cost_usd"], json!("0.300000"));
-    assert_eq!(weir.ask(&chat().key("sk-k").model("dear").set("max_tokens", 100)).await.status(), 200);
+    assert_eq!(
+        weir.ask(&chat().key("sk-k").model("dear").set("max_tokens", 100)).await.status(),
+        200
+    );
 }

@@ -42,9 +42,9 @@ pub async fn admitted(near: &Gateway, ask: &Ask, n: usize, status: u16) -> usize
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..n {
         let (port, ask) = (near.port(), ask.clone());
-        all.spawn(async move {
-            crate::harness::Client::connect(port).await.ask(&ask).await.status()
-        });
+        all.spawn(
+            async move { crate::harness::Client::connect(port).await.ask(&ask).await.status() },
+        );
     }
     let mut ok = 0;
     while let Some(got) = all.join_next().await {
@@ -75,7 +75,10 @@ async fn a_fourth_of_three_requests_is_told_when_to_come_back_r08() {
     assert_eq!(far.count(), 3, "a refused request reaches nobody");
     let events = near.events().await;
     assert_eq!(events[3]["limited_by"], "key:k/rpm");
-    assert_eq!((&events[3]["outcome"], &events[3]["cost_nano_usd"]), (&json!("refused"), &json!(0)));
+    assert_eq!(
+        (&events[3]["outcome"], &events[3]["cost_nano_usd"]),
+        (&json!("refused"), &json!(0))
+    );
     let labels = [("scope", "key"), ("limit", "rpm"), ("team", "t")];
     assert_eq!(near.metric("weir_rate_limited_total", &labels), Some(1.0));
 }
@@ -181,7 +184,10 @@ async fn what_never_fits_is_not_to_be_tried_again() {
     let (far, near) = world(&[("k", "limits = { tpm = 400 }")], "").await;
     let reply = near.ask(&by("k", "", 5_000)).await;
     assert_eq!(reply.error(), (429, "rate_limit_exceeded".into()));
-    assert_eq!((reply.header("x-should-retry"), reply.header("retry-after")), (Some("false"), None));
+    assert_eq!(
+        (reply.header("x-should-retry"), reply.header("retry-after")),
+        (Some("false"), None)
+    );
     // A request that names no maximum is guessed, and a guess always fits into an empty bucket.
     assert_eq!(near.ask(&chat().key("sk-k")).await.status(), 200);
     assert_eq!(far.count(), 1);

@@ -157,9 +157,9 @@ async fn at_once(gateways: &[Weir; 2], ask: &crate::harness::Ask, n: usize) -> V
     let mut all = tokio::task::JoinSet::new();
     for i in 0..n {
         let (port, ask) = (gateways[i % 2].port, ask.clone());
-        all.spawn(async move {
-            crate::harness::Client::connect(port).await.ask(&ask).await.status()
-        });
+        all.spawn(
+            async move { crate::harness::Client::connect(port).await.ask(&ask).await.status() },
+        );
     }
     all.join_all().await
 }
@@ -181,7 +181,8 @@ async fn two_nodes_share_every_kind_of_rule_exactly_r01() {
     let told = async || {
         let mut sum = 0.0;
         for weir in &both {
-            sum += weir.metric("weir_budget_alerts_total", &[("name", "purse")]).await.unwrap_or(0.0);
+            sum +=
+                weir.metric("weir_budget_alerts_total", &[("name", "purse")]).await.unwrap_or(0.0);
         }
         sum
     };
@@ -292,7 +293,9 @@ async fn a_slot_of_a_killed_node_comes_back_by_its_own_end_r20() {
     let open: Vec<_> = (0..2)
         .map(|_| {
             let hang = hang.clone();
-            tokio::spawn(async move { crate::harness::Client::connect(port).await.begin(&hang).await })
+            tokio::spawn(
+                async move { crate::harness::Client::connect(port).await.begin(&hang).await },
+            )
         })
         .collect();
     found("two held", || (_far.count() >= 2).then_some(())).await;

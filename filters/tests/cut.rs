@@ -34,7 +34,7 @@ fn begun(wire: Wire) -> &'static str {
              event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\
              \"delta\":{\"type\":\"text_delta\",\"text\":\"Hello\"}}\n\n"
         }
-        Wire::Gemini => {
+        Wire::Gemini | Wire::Vertex => {
             "data: {\"candidates\":[{\"index\":0,\"content\":{\"role\":\"model\",\
              \"parts\":[{\"text\":\"Hello\"}]}}]}\n\n"
         }

@@ -54,7 +54,11 @@ impl Limits {
     /// All counters at zero.
     #[must_use]
     pub fn new(started: Instant) -> Arc<Self> {
-        Arc::new(Self { table: Table::new(started), outputs: Outputs::default(), remote: OnceLock::new() })
+        Arc::new(Self {
+            table: Table::new(started),
+            outputs: Outputs::default(),
+            remote: OnceLock::new(),
+        })
     }
 
     fn frame(&self, now: Now) -> Frame {
@@ -102,8 +106,7 @@ impl Limits {
         let shared = match remote.reserve(&rules, &amounts, &caller, (&self.table, now)).await {
             Ok(Ok(seen)) => {
                 let take = |(rule, n): (&Arc<Rule>, &u64)| self.table.take(rule, *n, &frame);
-                let mut holds: Vec<Hold> =
-                    remote::shared(&rules).zip(&amounts).map(take).collect();
+                let mut holds: Vec<Hold> = remote::shared(&rules).zip(&amounts).map(take).collect();
                 holds.resize(rules.len(), Hold::default());
                 let shared = Shared { caller, taken: true };
                 return Ok(Reservation::new(self.clone(), rules, holds).shared(shared, seen));
