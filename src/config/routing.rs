@@ -29,13 +29,21 @@ const WHEN: Shape = Shape {
     later: &[],
 };
 
-/// Endpoints of this version that a rule may name.
-const ENDPOINTS: &[(&str, &str)] = &[("chat", "chat")];
-/// Endpoints of later versions.
-const LATER_ENDPOINTS: &[&str] = &[
-    "completions", "embeddings", "responses", "messages", "images", "audio", "rerank", "moderations",
-    "realtime",
+/// Endpoints by their labels.
+const ENDPOINTS: &[(&str, &str)] = &[
+    ("chat", "chat"),
+    ("messages", "messages"),
+    ("count_tokens", "count_tokens"),
+    ("responses", "responses"),
+    ("completions", "completions"),
+    ("embeddings", "embeddings"),
+    ("images", "images"),
+    ("audio", "audio"),
+    ("rerank", "rerank"),
+    ("moderations", "moderations"),
 ];
+/// Endpoints of later versions.
+const LATER_ENDPOINTS: &[&str] = &["realtime"];
 /// More equivalent models than this are no equivalents.
 const FALLBACKS_MAX: usize = 10;
 
@@ -45,9 +53,8 @@ pub(super) fn smart(root: &View<'_>) -> Arc<Smart> {
     let usual = Smart::default();
     let tiers = v.words("tiers");
     let weights = v.table("weights", &WEIGHTS);
-    let weight = |key: &str, usual: f64| {
-        weights.as_ref().and_then(|w| number(w, key)).unwrap_or(usual)
-    };
+    let weight =
+        |key: &str, usual: f64| weights.as_ref().and_then(|w| number(w, key)).unwrap_or(usual);
     let (cost, latency) = (weight("cost", usual.cost), weight("latency", usual.latency));
     if cost + latency <= 0.0 {
         v.fault("weights", "are all 0, so no target is better than another");
@@ -118,7 +125,9 @@ pub(super) fn model(v: &View<'_>, model: &mut Model, smart: &Arc<Smart>) {
 pub(super) fn names(root: &View<'_>, routes: &Table) {
     for (name, entry) in root.named("models") {
         let Value::Table(table) = &entry.node.value else { continue };
-        let Some(Value::List(items)) = table.get("fallback").map(|e| &e.node.value) else { continue };
+        let Some(Value::List(items)) = table.get("fallback").map(|e| &e.node.value) else {
+            continue;
+        };
         for item in items {
             if let Value::Text(to) = &item.value {
                 let key = join(&join("models", name), "fallback");

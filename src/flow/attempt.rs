@@ -63,6 +63,7 @@ impl Ticket {
             match self.try_on(&choice, now) {
                 Ok(Some(attempt)) => return Ok(Step::Try(Box::new(attempt))),
                 Ok(None) => {}
+                Err(error) if error.code == Code::UpstreamRateLimited => return Err(error),
                 Err(error) => drop(refused.get_or_insert(error)),
             }
             if let Some(admission) = self.admission.as_mut() {
@@ -86,7 +87,15 @@ impl Ticket {
         let provider = choice.provider.clone();
         let Ok(pass) = Pass::take(&choice.live, &provider.breaker, now) else { return Ok(None) };
         let insist = admission.plan.insists();
-        let Ok(key) = provider.live(now).credential(&choice.live, insist, now) else { return Ok(None) };
+        let key = match provider.live(now).credential(&choice.live, insist, now) {
+            Ok(key) => key,
+            Err(rest) if rest.is_rate() && admission.plan.model().return_429 => {
+                let why = "the provider limits our rate now";
+                let wait = rest.until.saturating_duration_since(now);
+                return Err(ApiError::new(Code::UpstreamRateLimited, why).after(wait));
+            }
+            Err(_) => return Ok(None),
+        };
         let offer = provider.offer(&choice.model);
         let ask = Ask {
             peek: &admission.peek,

@@ -39,7 +39,8 @@ impl Ticket {
         let admission = self.admission.as_ref()?;
         let asked = &admission.asked;
         if admission.plan.is_mismatch() {
-            let why = format!("no target of `{asked}` is tagged for this task_type and budget_tier");
+            let why =
+                format!("no target of `{asked}` is tagged for this task_type and budget_tier");
             return Some(ApiError::new(Code::InvalidRequest, why).param("task_type"));
         }
         let lack = admission.plan.lack()?;
@@ -123,7 +124,11 @@ mod tests {
             let mut blocked = Blocked::default();
             blocks.iter().for_each(|b| blocked.add(*b, now));
             let error = blocked.error();
-            assert_eq!((error.code, error.retry_after), (code, wait.map(|n| second * n)), "{blocks:?}");
+            assert_eq!(
+                (error.code, error.retry_after),
+                (code, wait.map(|n| second * n)),
+                "{blocks:?}"
+            );
         };
         let open = Block::Open(second * 7);
         check(&[open, Block::Open(second * 3)], Code::NoHealthyUpstream, Some(3));

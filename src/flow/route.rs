@@ -16,6 +16,8 @@ use weir_filters::peek::Peek;
 /// Bytes of the first messages that requests of one prefix have in common: beyond a system prompt
 /// and short of most conversations.
 const PREFIX_BYTES: usize = 1024;
+/// What a message with an image holds: OpenAI's chat, its responses, Anthropic's messages.
+const IMAGES: &[&str] = &["\"image_url\"", "\"input_image\"", "\"image\""];
 /// Equivalent models named in an error; more would be a page.
 const EQUIVALENTS_MAX: usize = 5;
 
@@ -48,7 +50,10 @@ impl Ticket {
     pub(super) fn need(&self, peek: &Peek, model: &Model, prompt: u64) -> Need {
         let wishes = &self.arrival.wishes;
         let member = |name: &str| peek.find(name).map(|m| peek.value(m));
-        let holds = |name, what: &[u8]| member(name).is_some_and(|v| memmem::find(v, what).is_some());
+        let holds = |names: &[&str], words: &[&str]| {
+            let mut values = names.iter().filter_map(|name| member(name));
+            values.any(|v| words.iter().any(|w| memmem::find(v, w.as_bytes()).is_some()))
+        };
         let tools = || member("tools").is_some_and(|v| v.len() > 2 && v != b"null");
         let picky = model.picky;
         Need {
@@ -56,8 +61,8 @@ impl Ticket {
             output: peek.max_tokens,
             stream: peek.stream,
             tools: picky && tools(),
-            images: picky && holds("messages", b"\"image_url\""),
-            schema: picky && holds("response_format", b"\"json_schema\""),
+            images: picky && holds(&["messages", "input"], IMAGES),
+            schema: picky && holds(&["response_format", "text"], &["\"json_schema\""]),
             task: self.arrival.task_type.clone(),
             tier: self.arrival.budget_tier.clone(),
             max_latency: wishes.max_latency,
@@ -78,7 +83,8 @@ impl Ticket {
             }
             Affinity::User => {
                 let key = self.key.as_deref()?;
-                let user = self.record.end_user.as_deref().or(key.user.as_ref().map(|u| u.as_str()));
+                let user =
+                    self.record.end_user.as_deref().or(key.user.as_ref().map(|u| u.as_str()));
                 Some(digest(user.unwrap_or(key.id.as_str()).as_bytes()))
             }
             Affinity::Prefix => member("messages").map(|v| digest(&v[..v.len().min(PREFIX_BYTES)])),
@@ -86,7 +92,13 @@ impl Ticket {
     }
 
     /// A plan over a model's targets, those without a price left out where config wants that.
-    pub(super) fn plan(&self, model: &Arc<Model>, asked: &str, need: &Arc<Need>, seed: u64) -> Plan {
+    pub(super) fn plan(
+        &self,
+        model: &Arc<Model>,
+        asked: &str,
+        need: &Arc<Need>,
+        seed: u64,
+    ) -> Plan {
         let mut plan = Plan::new(model, asked, need, self.arrival.at, seed);
         let unpriced = &self.snapshot.server.unpriced;
         if *unpriced == Unpriced::Refuse || (self.taken.priced && *unpriced == Unpriced::Warn) {
@@ -134,7 +146,8 @@ impl Ticket {
         let more = admission.origin.fallback.len() > place + 1;
         let plan = self.plan(&model, &to, &admission.need, admission.seed);
         let plan = plan.after(&admission.plan, more);
-        let Some(Admission { asked, degraded, fallbacks, plan: old, .. }) = self.admission.as_mut() else {
+        let Some(Admission { asked, degraded, fallbacks, plan: old, .. }) = self.admission.as_mut()
+        else {
             return false;
         };
         let from = degraded.take().map_or_else(|| asked.clone(), |d| d.from);
@@ -177,9 +190,8 @@ impl Ticket {
         for name in listed.chain(others.filter(|n| !n.contains('*'))) {
             let usable = || {
                 let model = self.snapshot.routes.resolve(&name);
-                model.is_some_and(|m| {
-                    self.plan(&m, &name, &admission.need, 0).choose(now).is_some()
-                })
+                model
+                    .is_some_and(|m| self.plan(&m, &name, &admission.need, 0).choose(now).is_some())
             };
             let new = name != admission.asked && !out.contains(&name);
             if out.len() < EQUIVALENTS_MAX && new && key.allows(&name) && usable() {

@@ -88,11 +88,18 @@ impl Pass {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
     Closed,
-    Open { until: Instant },
+    Open {
+        until: Instant,
+    },
     /// Probes that run, each with the moment it counts as lost, and how many have succeeded.
-    HalfOpen { out: Vec<(u64, Instant)>, good: u32 },
+    HalfOpen {
+        out: Vec<(u64, Instant)>,
+        good: u32,
+    },
     /// Closed, and its traffic grows again since then.
-    Returning { since: Instant },
+    Returning {
+        since: Instant,
+    },
 }
 
 #[derive(Debug, Clone, Copy, Default)]

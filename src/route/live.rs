@@ -1,8 +1,8 @@
 //! What a running gateway learns of its targets and credentials: kept by name, over reloads.
 
+use super::breaker::{self, Breaker, Outcome, Rule, State};
 use super::budget::Budget;
 use super::latency::Latency;
-use super::breaker::{self, Breaker, Outcome, Rule, State};
 use super::rest::{Rest, Rests, Why};
 use super::{Provider, Table};
 use crate::base::{Credential, ProviderId};
@@ -231,9 +231,8 @@ impl ProviderLive {
             return if free(0) { Ok(Key::default()) } else { Err(self.first_up(target, now)) };
         }
         let all = || self.credentials.iter().enumerate().filter(|(_, c)| c.credential.weight > 0);
-        let weight = |i: usize, c: &CredentialLive| {
-            u64::from(if free(i) { c.credential.weight } else { 0 })
-        };
+        let weight =
+            |i: usize, c: &CredentialLive| u64::from(if free(i) { c.credential.weight } else { 0 });
         let sum: u64 = all().map(|(i, c)| weight(i, c)).sum();
         let mut turn = if sum == 0 { 0 } else { self.turns.next(sum) };
         for (i, live) in all() {
@@ -248,7 +247,8 @@ impl ProviderLive {
 
     fn first_up(&self, target: &TargetLive, now: Instant) -> Rest {
         let used = self.credentials.iter().enumerate().filter(|(_, c)| c.credential.weight > 0);
-        let rests = used.filter_map(|(i, _)| self.rest(target, i, now)).chain(target.rates.of(0, now));
+        let rests =
+            used.filter_map(|(i, _)| self.rest(target, i, now)).chain(target.rates.of(0, now));
         let soon = Rest { until: now, why: Why::Rate, named: false };
         rests.min_by_key(|rest| (rest.why > Why::Rate, rest.until)).unwrap_or(soon)
     }

@@ -112,7 +112,8 @@ mod tests {
         assert_eq!(lack(&offer, &Need { images: true, ..need(1, None) }), Some(Lack::Images));
         assert_eq!(lack(&offer, &Need { schema: true, ..need(1, None) }), Some(Lack::Schema));
         assert_eq!(lack(&offer, &Need { tools: true, ..need(1, None) }), None);
-        let all = Need { tools: true, images: true, schema: true, ..need(u64::MAX, Some(u64::MAX)) };
+        let all =
+            Need { tools: true, images: true, schema: true, ..need(u64::MAX, Some(u64::MAX)) };
         assert_eq!(lack(&Offer::new(Glob::new("m")), &all), None);
     }
 }

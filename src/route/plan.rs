@@ -2,6 +2,7 @@
 
 use super::live::{Block, TargetLive};
 use super::need::{Lack, Need, lack};
+use super::strategy::Tagged;
 use super::{Fault, Model, Provider, Smart, Strategy, Target};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,8 +39,8 @@ pub struct Plan {
     pub(super) arrived: Instant,
     pub(super) seed: u64,
     pub(super) strategy: Strategy,
-    /// Only targets that `[smart]` tags for this task and tier.
-    pub(super) tagged: bool,
+    /// Which tags its targets must have.
+    pub(super) tagged: Tagged,
     /// Targets that may lack something by an estimate are asked too.
     pub(super) lenient: bool,
     /// Targets that are done with; empty until there is one.
@@ -75,7 +76,7 @@ impl Plan {
             arrived,
             seed,
             strategy: model.strategy,
-            tagged: false,
+            tagged: Tagged::Any,
             lenient: false,
             gone: Vec::new(),
             current: None,
@@ -97,9 +98,12 @@ impl Plan {
             return;
         }
         let smart: &Smart = &self.model.smart;
-        let fits = |t: &Target| smart.matches(self.model.offer(t, &self.asked), &self.need);
-        self.tagged = smart.strict || self.model.targets.iter().any(fits);
-        if !self.tagged {
+        let fits = |target: &Target, tagged| {
+            smart.matches(self.model.offer(target, &self.asked), &self.need, tagged)
+        };
+        let any = |tagged| self.model.targets.iter().any(|target| fits(target, tagged));
+        self.tagged = smart.tagged(&self.need, any);
+        if self.tagged == Tagged::Any {
             self.strategy = Strategy::Cost;
         }
     }
@@ -184,19 +188,24 @@ impl Plan {
     /// What the targets that nobody has asked lack, the least of it.
     #[must_use]
     pub fn lack(&self) -> Option<Lack> {
-        let left = self.model.targets.iter().enumerate().filter(|(i, t)| t.weight > 0 && !self.is_gone(*i));
+        let left = self
+            .model
+            .targets
+            .iter()
+            .enumerate()
+            .filter(|(i, t)| t.weight > 0 && !self.is_gone(*i));
         left.filter_map(|(_, t)| self.lacks(t)).min()
     }
 
     /// Nobody is tagged for this request's task and tier, and `[smart]` refuses it then.
     #[must_use]
     pub fn is_mismatch(&self) -> bool {
-        self.tagged && !self.model.targets.iter().any(|t| self.is_tagged(t))
+        !self.model.targets.iter().any(|target| self.is_tagged(target))
     }
 
     pub(super) fn is_tagged(&self, target: &Target) -> bool {
         let offer = self.model.offer(target, &self.asked);
-        !self.tagged || self.model.smart.matches(offer, &self.need)
+        self.tagged == Tagged::Any || self.model.smart.matches(offer, &self.need, self.tagged)
     }
 
     pub(super) fn lacks(&self, target: &Target) -> Option<Lack> {
@@ -214,7 +223,9 @@ impl Plan {
     pub fn blocks(&self, now: Instant) -> Vec<(usize, &Target, Block)> {
         (self.model.targets.iter().enumerate())
             .filter(|(i, target)| target.weight > 0 && !self.is_gone(*i))
-            .filter(|(_, target)| self.lacks(target).is_none_or(|l| self.lenient && l.is_doubtful()))
+            .filter(|(_, target)| {
+                self.lacks(target).is_none_or(|l| self.lenient && l.is_doubtful())
+            })
             .filter(|(_, target)| self.is_tagged(target))
             .filter_map(|(i, target)| Some((i, target, self.check(target, now).err()?)))
             .collect()
@@ -315,7 +326,8 @@ impl Plan {
                 return Next::Again(wait);
             }
         }
-        let goes_on = provider.failover.on.holds(fault) && self.is_young(&provider, now) && !given_up;
+        let goes_on =
+            provider.failover.on.holds(fault) && self.is_young(&provider, now) && !given_up;
         self.leave();
         let goes_on = goes_on && !self.need.once && (self.has_more() || self.spare);
         if goes_on { Next::Other } else { Next::Stop }
@@ -375,3 +387,6 @@ impl Plan {
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,8 +27,13 @@ impl Base {
     /// The `Host` header: with the port where it is not the scheme's own, an IPv6 address in brackets.
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == if self.tls { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == if self.tls { 443 } else { 80 } {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
     }
 }
 

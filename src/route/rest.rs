@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn the_later_of_two_ends_holds_and_then_it_is_over() {
         let (bed, now) = (Rests::default(), Instant::now());
-        let rest = |seconds: u64, why| Rest { until: now + seconds as u32 * SECOND, why, named: true };
+        let rest =
+            |seconds: u64, why| Rest { until: now + seconds as u32 * SECOND, why, named: true };
         assert!(bed.lie_down(1, rest(5, Why::Rate), now));
         assert!(!bed.lie_down(1, rest(1, Why::Rate), now), "a shorter one changes nothing");
         assert_eq!(bed.of(1, now + 4 * SECOND), Some(rest(5, Why::Rate)));
@@ -129,7 +130,8 @@ mod tests {
     #[test]
     fn a_graver_reason_is_not_covered_by_a_lighter_one() {
         let (bed, now) = (Rests::default(), Instant::now());
-        let rest = |seconds: u64, why| Rest { until: now + seconds as u32 * SECOND, why, named: true };
+        let rest =
+            |seconds: u64, why| Rest { until: now + seconds as u32 * SECOND, why, named: true };
         assert!(bed.lie_down(1, rest(3, Why::Rate), now));
         assert!(bed.lie_down(1, rest(2, Why::Auth), now));
         assert!(!bed.lie_down(1, rest(9, Why::Rate), now));

@@ -77,9 +77,9 @@ impl When {
             // A pattern matches another one as a text where it covers it.
             (Some(a), Some(b)) => a.matches(b.as_str()),
         };
-        let over = self.prompt_tokens_over.is_none_or(|a| {
-            other.prompt_tokens_over.is_some_and(|b| a <= b)
-        });
+        let over = self
+            .prompt_tokens_over
+            .is_none_or(|a| other.prompt_tokens_over.is_some_and(|b| a <= b));
         wide(&self.key, &other.key)
             && wide(&self.team, &other.team)
             && wide(&self.department, &other.department)
@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn every_condition_must_hold() {
-        let facts = Facts { team: Some("a"), prompt_tokens: 10, model: "gpt-4o", ..Facts::default() };
+        let facts =
+            Facts { team: Some("a"), prompt_tokens: 10, model: "gpt-4o", ..Facts::default() };
         assert!(team("a").holds(&facts) && !team("b").holds(&facts));
         let more = When { prompt_tokens_over: Some(10), ..team("a") };
         assert!(!more.holds(&facts));

@@ -73,14 +73,46 @@ const STANDARD: &str = "standard";
 /// Tokens that an answer is taken to have where the request gives no limit.
 const OUTPUT_GUESS: u64 = 1024;
 
+/// Which tags a smart model's targets must have for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tagged {
+    /// Its task and its tier.
+    Both,
+    /// Its tier: it names no task, and nobody of that tier serves the default one.
+    Tier,
+    /// None: nobody is tagged for it, or the strategy looks at no tags.
+    Any,
+}
+
 impl Smart {
-    /// Whether a target is tagged for this task and tier.
+    /// Whether a target is tagged for this request.
     #[must_use]
-    pub fn matches(&self, offer: Option<&Offer>, need: &Need) -> bool {
+    pub fn matches(&self, offer: Option<&Offer>, need: &Need, tagged: Tagged) -> bool {
         let tags = offer.map_or(&[][..], |o| &o.tags);
-        let tagged = |word: &str| tags.iter().any(|tag| tag == word);
+        let has = |word: &str| tags.iter().any(|tag| tag == word);
         let task = need.task.as_deref().unwrap_or(&self.default_task);
-        tagged(task) && need.tier.as_deref().is_none_or(|tier| tier == STANDARD || tagged(tier))
+        let tier = need.tier.as_deref().is_none_or(|tier| tier == STANDARD || has(tier));
+        match tagged {
+            Tagged::Both => tier && has(task),
+            Tagged::Tier => tier,
+            Tagged::Any => true,
+        }
+    }
+
+    /// Which tags to ask for, by whether any target satisfies them. Where none does, all are
+    /// asked for if such a request is refused, else none.
+    #[must_use]
+    pub fn tagged(&self, need: &Need, any: impl Fn(Tagged) -> bool) -> Tagged {
+        let unnamed = need.task.is_none() && need.tier.is_some();
+        if any(Tagged::Both) {
+            Tagged::Both
+        } else if unnamed && any(Tagged::Tier) {
+            Tagged::Tier
+        } else if self.strict {
+            Tagged::Both
+        } else {
+            Tagged::Any
+        }
     }
 }
 
@@ -128,13 +160,32 @@ mod tests {
         let check = |task: Option<&str>, tier: Option<&str>, want: bool| {
             let (task, tier) = (task.map(str::to_owned), tier.map(str::to_owned));
             let need = Need { task, tier, ..Need::default() };
-            assert_eq!(smart.matches(Some(&offer), &need), want, "{need:?}");
+            assert_eq!(smart.matches(Some(&offer), &need, Tagged::Both), want, "{need:?}");
         };
         check(None, None, true);
         check(Some("reason"), None, false);
         check(None, Some("standard"), true);
         check(Some("chat"), Some("premium"), true);
         check(None, Some("low"), false);
-        assert!(!smart.matches(None, &Need::default()));
+        assert!(!smart.matches(None, &Need::default(), Tagged::Both));
+    }
+
+    #[test]
+    fn a_tier_without_a_task_is_looked_for_among_all_tasks() {
+        let smart = Smart::default();
+        let tags = ["reason", "premium"].map(str::to_owned).to_vec();
+        let offer = Offer { tags, ..Offer::new(Glob::new("m")) };
+        let check = |task: Option<&str>, tier: Option<&str>, strict: bool, want: Tagged| {
+            let smart = Smart { strict, ..smart.clone() };
+            let (task, tier) = (task.map(str::to_owned), tier.map(str::to_owned));
+            let need = Need { task, tier, ..Need::default() };
+            let found = smart.tagged(&need, |t| smart.matches(Some(&offer), &need, t));
+            assert_eq!(found, want, "{need:?}");
+        };
+        check(Some("reason"), Some("premium"), false, Tagged::Both);
+        check(None, Some("premium"), false, Tagged::Tier);
+        check(Some("chat"), Some("premium"), false, Tagged::Any);
+        check(Some("chat"), Some("premium"), true, Tagged::Both);
+        check(None, None, false, Tagged::Any);
     }
 }

@@ -22,6 +22,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("server.body", r#""1s""#),
     ("server.client_write", r#""1s""#),
     ("server.default_model", r#""chat""#),
+    ("server.default_output", r#""max""#),
+    ("server.limits.concurrent", "1"),
     ("server.unpriced", r#"{ input = 1.0, output = 1.0 }"#),
     ("admin.listen", r#""127.0.0.1:1""#),
     ("admin.token", r#""env:SET""#),
@@ -53,6 +55,15 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.retry.on", r#"["connect"]"#),
     ("providers.openai.failover.on", "[]"),
     ("providers.openai.failover.max_elapsed", r#""off""#),
+    ("providers.openai.breaker.window", r#""1s""#),
+    ("providers.openai.breaker.min_requests", "1"),
+    ("providers.openai.breaker.error_rate", "0.1"),
+    ("providers.openai.breaker.consecutive", "1"),
+    ("providers.openai.breaker.open_for", r#""1s""#),
+    ("providers.openai.breaker.probes", "2"),
+    ("providers.openai.cooldown.quota", r#""1s""#),
+    ("providers.openai.cooldown.auth", r#""1s""#),
+    ("providers.openai.cooldown.rate", r#""1s""#),
     ("providers.openai.pool.idle_timeout", r#""1s""#),
     ("providers.openai.pool.max_age", r#""1s""#),
     ("providers.openai.headers.x-team", r#""env:SET""#),
@@ -76,12 +87,25 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.models.gpt-4o.max_output", "1"),
     ("providers.openai.models.gpt-4o.tags", "[]"),
     ("providers.openai.models.gpt-4o.tokenizer", r#""cl100k_base""#),
+    ("providers.openai.models.gpt-4o.tools", "false"),
+    ("providers.openai.models.gpt-4o.images", "false"),
+    ("providers.openai.models.gpt-4o.json_schema", "false"),
     ("currency.CNY", "0.2"),
-    ("models.chat.strategy", ""),
+    ("models.chat.strategy", r#""latency""#),
     ("models.chat.targets", r#"["openai/gpt-4o"]"#),
-    ("models.chat.on_429", ""),
+    ("models.chat.fallback", "[]"),
+    ("models.chat.on_429", r#""return""#),
     ("models.chat.strict", "true"),
-    ("models.chat.affinity", ""),
+    ("models.chat.affinity", r#""session""#),
+    ("models.chat.max_latency", r#""1s""#),
+    ("smart.default_task", r#""x""#),
+    ("smart.tiers", r#"["x"]"#),
+    ("smart.weights.cost", "1.0"),
+    ("smart.weights.latency", "1.0"),
+    ("smart.unseen_latency", r#""1s""#),
+    ("smart.rules.reason", r#""chat""#),
+    ("smart.no_match", r#""error""#),
+    ("routes", "[]"),
     ("teams.search.department", r#""none""#),
     ("teams.search.models", r#"["gpt-*"]"#),
     ("teams.search.aliases.gpt-4-turbo", r#""chat""#),
@@ -97,6 +121,30 @@ const OTHERS: &[(&str, &str)] = &[
     ("keys.ci.aliases.default", r#""chat""#),
     ("keys.ci.expires", r#""2028-01-01T00:00:00Z""#),
     ("keys.ci.enabled", "false"),
+    ("keys.ci.limits.rpm", "1"),
+    ("keys.ci.limits.tpm", "1"),
+    ("keys.ci.limits.rps", "1"),
+    ("keys.ci.limits.tps", "1"),
+    ("keys.ci.limits.burst", "1"),
+    ("keys.ci.limits.burst_tokens", "1"),
+    ("keys.ci.limits.concurrent", "1"),
+    ("keys.ci.limits.max_tokens_per_request", "1"),
+    ("keys.ci.windows", r#"[{ requests = 1, per = "hour" }]"#),
+    ("keys.ci.budgets", r#"[{ usd = 0.5, per = "day" }]"#),
+    ("departments.R&D.budgets", r#"[{ tokens = 1, per = "ever" }]"#),
+    ("teams.search.limits.rpm", "1"),
+    ("teams.search.limits.tpm", "1"),
+    ("teams.search.budgets", "[]"),
+    ("users.alice.limits.concurrent", "1"),
+    ("key_defaults.limits.rpm", "1"),
+    ("user_defaults.windows", r#"[{ tokens = 1, per = "day" }]"#),
+    ("alerts.time_zone", r#""Asia/Shanghai""#),
+    ("redis.url", r#""redis://127.0.0.1:1""#),
+    ("redis.username", r#""x""#),
+    ("redis.password", r#""env:SET""#),
+    ("redis.mode", ""), // "leased" is refused by name: tests/config/limits.rs
+    ("redis.timeout", r#""60ms""#),
+    ("redis.prefix", r#""x:""#),
     ("keys.laptop.secret", r#""env:SET""#),
     ("keys.laptop.department", r#""none""#),
 ];
@@ -138,6 +186,16 @@ fn print(s: &Snapshot) -> String {
         let aliases: BTreeMap<_, _> = std::mem::take(&mut key.aliases).into_iter().collect();
         text.push_str(&format!("{hash:?}{key:?}{aliases:?}"));
     }
+    let mut rules: Vec<_> = s.rules.all().collect();
+    rules.sort_by(|a, b| a.id.cmp(&b.id));
+    let ci = [(weir::limit::Scope::Key, "ci")];
+    let largest = s.rules.largest_request(&ci, "gpt-4o", "chat");
+    let (zone, output) = (&s.rules.zone, s.rules.default_output);
+    let redis = s.redis.as_ref().map(|r| {
+        let password = r.password.as_ref().map(|p| p.expose().to_owned());
+        format!("{r:?}{}{password:?}", r.url.expose())
+    });
+    text.push_str(&format!("{rules:?}{largest:?}{zone:?}{output:?}{redis:?}"));
     text
 }
 
@@ -267,8 +325,9 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let openai = "[providers.openai]\n";
     same(&part(&["providers", "openai"], &examples), openai);
     let model = format!("{openai}[models.chat]\ntargets = [\"openai/gpt-4o\"]\n");
-    let defaults = part(&["models", "chat"], &["targets"]).replace("[models.chat]", "");
+    let defaults = part(&["models", "chat"], &["targets", "fallback"]).replace("[models.chat]", "");
     same(&format!("{model}{defaults}"), &model);
+    same(&part(&["smart"], &["rules"]), "");
     let examples = ["hash", "team", "user", "tags", "models", "aliases", "expires"];
     let key = "[keys.ci]\nsecret = \"env:SET\"\n";
     same(&format!("{key}{}", part(&["keys", "ci"], &examples).replace("[keys.ci]", "")), key);

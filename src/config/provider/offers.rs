@@ -7,10 +7,19 @@ use crate::config::value::{Shape, View};
 use crate::route::Offer;
 use weir_filters::tokens::Encoding;
 
-const OFFER: Shape =
-    Shape { known: &[
-        "price", "context", "max_output", "tags", "tokenizer", "tools", "images", "json_schema",
-    ], later: &[] };
+const OFFER: Shape = Shape {
+    known: &[
+        "price",
+        "context",
+        "max_output",
+        "tags",
+        "tokenizer",
+        "tools",
+        "images",
+        "json_schema",
+    ],
+    later: &[],
+};
 
 /// A context above this is a typing error.
 const TOKENS_MAX: u64 = 1 << 32;
