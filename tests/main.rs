@@ -6,18 +6,22 @@
 mod harness;
 
 mod admin;
+mod budgets;
 mod chat;
 mod clients;
 mod config;
 mod crash;
 mod demo;
+mod dialects;
 mod errors;
 mod failover;
 mod hazards;
 mod ledger;
 mod lifecycle;
+mod limits;
 mod metering;
 mod observe;
+mod redis;
 mod routing;
 mod session;
 mod stream;

@@ -193,15 +193,17 @@ async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     };
     let since = Instant::now();
     let mut admitted = ticket.admit(body, fastrand::u64(..));
+    if admitted.is_ok()
+        && let Some(body) = ticket.answered_here()
+    {
+        return local(ticket, body);
+    }
     if admitted.is_ok() {
         admitted = ticket.reserve().await;
     }
     ticket.own_since(since);
     Ok(match admitted {
-        Ok(()) => match ticket.answered_here() {
-            Some(body) => return local(ticket, body),
-            None => Taken::Proxy,
-        },
+        Ok(()) => Taken::Proxy,
         Err(refused) => Taken::Refused(refused),
     })
 }

@@ -53,9 +53,8 @@ fn sound(name: &str) -> String {
         return name.to_owned();
     }
     // FNV-1a, 32 bits: the same name is the same in every process.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| {
-        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
-    });
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
     let kept: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(55).collect();
     format!("{kept}_{hash:08x}")
 }

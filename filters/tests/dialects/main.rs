@@ -58,7 +58,9 @@ fn hello(api: Api) -> Value {
     match api {
         Api::Responses => json!({"model": "m", "input": "hi"}),
         Api::Completions => json!({"model": "m", "prompt": "hi"}),
-        _ => json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}),
+        _ => {
+            json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]})
+        }
     }
 }
 

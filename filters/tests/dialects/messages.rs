@@ -30,7 +30,8 @@ fn claude_code_s_requests_become_chats_without_its_billing_header() {
         assert_eq!(dropped, ["cache_control", "context_management", "metadata", "thinking"]);
         let tools = sent["tools"].as_array().unwrap();
         assert_eq!(tools.len(), body["tools"].as_array().unwrap().len());
-        let roles: Vec<_> = sent["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
+        let roles: Vec<_> =
+            sent["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
         assert_eq!(roles[..2], ["system", "user"]);
         if case.id.ends_with("after-tool-result") {
             assert_eq!(roles[2..], ["assistant", "tool"]);
@@ -45,16 +46,19 @@ fn claude_code_s_requests_become_chats_without_its_billing_header() {
 fn results_stand_before_what_the_user_says_and_pictures_after_them() {
     let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png",
                          "data": "AAAA"}});
-    let body = with("messages", json!([
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{"type": "text", "text": "look: "},
-            {"type": "tool_use", "id": "t1", "name": "shot", "input": {"n": 1.0}},
-            {"type": "tool_use", "id": "t2", "name": "shot", "input": {}}]},
-        {"role": "user", "content": [{"type": "text", "text": "well?"},
-            {"type": "tool_result", "tool_use_id": "t1",
-             "content": [{"type": "text", "text": "a"}, picture, {"type": "text", "text": "b"}]},
-            {"type": "tool_result", "tool_use_id": "t2", "is_error": true, "content": "no"}]},
-    ]));
+    let body = with(
+        "messages",
+        json!([
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": [{"type": "text", "text": "look: "},
+                {"type": "tool_use", "id": "t1", "name": "shot", "input": {"n": 1.0}},
+                {"type": "tool_use", "id": "t2", "name": "shot", "input": {}}]},
+            {"role": "user", "content": [{"type": "text", "text": "well?"},
+                {"type": "tool_result", "tool_use_id": "t1",
+                 "content": [{"type": "text", "text": "a"}, picture, {"type": "text", "text": "b"}]},
+                {"type": "tool_result", "tool_use_id": "t2", "is_error": true, "content": "no"}]},
+        ]),
+    );
     let (sent, dropped) = to_chat(&body);
     let want = json!([
         {"role": "user", "content": "go"},
@@ -72,8 +76,11 @@ fn results_stand_before_what_the_user_says_and_pictures_after_them() {
 
 #[test]
 fn choices_limits_and_stops_are_said_in_a_chat_s_words() {
-    let mut body = with("tools", json!([{"name": "f", "input_schema": {"type": "object"}},
-        {"type": "web_search_20250305", "name": "web_search"}]));
+    let mut body = with(
+        "tools",
+        json!([{"name": "f", "input_schema": {"type": "object"}},
+        {"type": "web_search_20250305", "name": "web_search"}]),
+    );
     body["tool_choice"] = json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true});
     body["stop_sequences"] = json!(["a", "b", "c", "d", "e"]);
     body["top_k"] = json!(5);
@@ -98,7 +105,10 @@ fn reasoning_models_get_their_own_parameters() {
     body["temperature"] = json!(1);
     let (sent, dropped, _) = to.ask(Api::Messages, &body);
     assert_eq!((&sent["max_completion_tokens"], &sent["max_tokens"]), (&json!(9), &Value::Null));
-    assert_eq!((&sent["reasoning_effort"], dropped), (&json!("medium"), vec!["temperature".into()]));
+    assert_eq!(
+        (&sent["reasoning_effort"], dropped),
+        (&json!("medium"), vec!["temperature".into()])
+    );
     body["output_config"] = json!({"effort": "low"});
     assert_eq!(to.ask(Api::Messages, &body).0["reasoning_effort"], "low");
 }
@@ -120,7 +130,10 @@ fn towards_anthropic_every_byte_but_the_model_passes() {
     let (out, _) = Api::Messages.request(Wire::Anthropic, &ask).unwrap();
     let want = text.replace(r#""m""#, r#""claude-x""#).replace(r#" "task_type":"t","#, "");
     let sent = String::from_utf8(out.body.concat().to_vec()).unwrap();
-    assert_eq!(sent.split_whitespace().collect::<String>(), want.split_whitespace().collect::<String>());
+    assert_eq!(
+        sent.split_whitespace().collect::<String>(),
+        want.split_whitespace().collect::<String>()
+    );
     assert_eq!(out.path, "/messages");
     assert_eq!(out.headers, [("anthropic-version", "2023-06-01".to_owned())]);
 }
@@ -134,7 +147,10 @@ fn bad_bodies_name_the_member_at_fault() {
     };
     assert_eq!(param(json!({"model": "m", "max_tokens": 1})), "messages");
     assert_eq!(param(with("max_tokens", json!(0))), "max_tokens");
-    assert_eq!(param(with("messages", json!([{"role": "tool", "content": "x"}]))), "messages[0].role");
+    assert_eq!(
+        param(with("messages", json!([{"role": "tool", "content": "x"}]))),
+        "messages[0].role"
+    );
     let block = json!([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]);
     assert_eq!(param(with("messages", block)), "messages[0].content[0].tool_use_id");
     assert_eq!(param(with("tools", json!([{"description": "x"}]))), "tools[0]");
@@ -204,9 +220,8 @@ fn usage_is_told_in_classes_that_never_overlap() {
         "choices": [{"index": 0, "finish_reason": "stop",
                      "message": {"role": "assistant", "content": "x"}}], "usage": usage});
     let (_, _, memo) = To::new(Wire::OpenAi).ask(Api::Messages, &hello(Api::Messages));
-    let whole = Api::Messages
-        .whole(Wire::OpenAi, &memo, Bytes::from(body.to_string()), context())
-        .unwrap();
+    let whole =
+        Api::Messages.whole(Wire::OpenAi, &memo, Bytes::from(body.to_string()), context()).unwrap();
     let seen: Value = serde_json::from_slice(&whole.body).unwrap();
     let want = json!({"input_tokens": 50, "cache_creation_input_tokens": 0,
                       "cache_read_input_tokens": 40, "output_tokens": 30});

@@ -24,8 +24,7 @@ fn codex_s_requests_become_chats_with_every_function() {
         let (sent, dropped) = to_chat(case.request.as_ref().unwrap());
         assert_eq!(dropped, ["prompt_cache_key", "tools.web_search"], "{}", case.id);
         let tools = sent["tools"].as_array().unwrap();
-        let names: Vec<_> =
-            tools.iter().map(|t| t["function"]["name"].as_str().unwrap()).collect();
+        let names: Vec<_> = tools.iter().map(|t| t["function"]["name"].as_str().unwrap()).collect();
         assert!(names.contains(&"exec_command") && names.contains(&"multi_agent_v1__spawn_agent"));
         assert_eq!(names.len(), 12, "{names:?}");
         let messages = sent["messages"].as_array().unwrap();
@@ -33,33 +32,41 @@ fn codex_s_requests_become_chats_with_every_function() {
         if case.id.ends_with("after-tool-result") {
             let [.., call, result] = messages.as_slice() else { panic!("{sent}") };
             assert_eq!(call["tool_calls"][0]["function"]["name"], "exec_command");
-            assert_eq!((&result["role"], &result["tool_call_id"]), (&json!("tool"), &json!("call_1")));
+            assert_eq!(
+                (&result["role"], &result["tool_call_id"]),
+                (&json!("tool"), &json!("call_1"))
+            );
         }
     }
 }
 
 #[test]
 fn adjacent_items_of_the_assistant_are_one_message() {
-    let call = |n: u32| json!({"type": "function_call", "call_id": format!("c{n}"), "name": "f",
-                               "arguments": ""});
-    let output = |n: u32, output: Value| {
-        json!({"type": "function_call_output", "call_id": format!("c{n}"), "output": output})
+    let call = |n: u32| {
+        json!({"type": "function_call", "call_id": format!("c{n}"), "name": "f",
+                               "arguments": ""})
     };
+    let output = |n: u32, output: Value| json!({"type": "function_call_output", "call_id": format!("c{n}"), "output": output});
     let picture = json!([{"type": "input_image", "image_url": "data:image/png;base64,AA",
                           "detail": "high"}, {"type": "input_text", "text": "seen"}]);
-    let body = with("input", json!([
-        {"role": "developer", "content": "rules"},
-        {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
-        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
-        {"type": "message", "role": "assistant",
-         "content": [{"type": "output_text", "text": "look"}]},
-        call(1), call(2), output(1, "one".into()), output(2, picture),
-        {"type": "web_search_call", "id": "ws"}, call(3), output(3, "three".into()),
-    ]));
+    let body = with(
+        "input",
+        json!([
+            {"role": "developer", "content": "rules"},
+            {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
+            {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "message", "role": "assistant",
+             "content": [{"type": "output_text", "text": "look"}]},
+            call(1), call(2), output(1, "one".into()), output(2, picture),
+            {"type": "web_search_call", "id": "ws"}, call(3), output(3, "three".into()),
+        ]),
+    );
     let (sent, dropped) = to_chat(&body);
     let calls = |list: &[u32]| -> Vec<Value> {
-        let call = |n: &u32| json!({"id": format!("c{n}"), "type": "function",
-                                    "function": {"name": "f", "arguments": "{}"}});
+        let call = |n: &u32| {
+            json!({"id": format!("c{n}"), "type": "function",
+                                    "function": {"name": "f", "arguments": "{}"}})
+        };
         list.iter().map(call).collect()
     };
     let want = json!([
@@ -80,12 +87,15 @@ fn adjacent_items_of_the_assistant_are_one_message() {
 
 #[test]
 fn reasoning_comes_back_within_tool_loops_where_the_provider_wants_it() {
-    let body = with("input", json!([
-        {"role": "user", "content": "go"},
-        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": "x"},
-    ]));
+    let body = with(
+        "input",
+        json!([
+            {"role": "user", "content": "go"},
+            {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+        ]),
+    );
     let quirks = Quirks { reasoning_back: true, ..Quirks::default() };
     let (sent, _, _) = To { quirks, ..To::new(Wire::OpenAi) }.ask(Api::Responses, &body);
     assert_eq!(sent["messages"][1]["reasoning_content"], "hm");
@@ -94,8 +104,11 @@ fn reasoning_comes_back_within_tool_loops_where_the_provider_wants_it() {
 
 #[test]
 fn forms_efforts_and_choices_are_said_in_a_chat_s_words() {
-    let mut body = with("tools", json!([{"type": "function", "name": "f", "strict": true,
-        "parameters": {"type": "object"}}, {"type": "custom", "name": "patch"}]));
+    let mut body = with(
+        "tools",
+        json!([{"type": "function", "name": "f", "strict": true,
+        "parameters": {"type": "object"}}, {"type": "custom", "name": "patch"}]),
+    );
     body["tool_choice"] = json!({"type": "allowed_tools", "mode": "required",
         "tools": [{"type": "function", "name": "f"}]});
     body["text"] = json!({"verbosity": "low", "format": {"type": "json_schema", "name": "n",
@@ -125,14 +138,18 @@ fn no_response_is_kept_and_that_is_said() {
         ("background", json!(true)),
         ("input", json!([{"type": "item_reference", "id": "msg_1"}])),
     ] {
-        let error = To::new(Wire::OpenAi).try_ask(Api::Responses, &with(member, value)).unwrap_err();
+        let error =
+            To::new(Wire::OpenAi).try_ask(Api::Responses, &with(member, value)).unwrap_err();
         assert_eq!(error.code, Code::InvalidRequest);
         assert!(error.param.unwrap().starts_with(member));
     }
     let quirks = Quirks { responses: true, ..Quirks::default() };
     let to = To { quirks, ..To::new(Wire::OpenAi) };
     let (sent, _, _) = to.ask(Api::Responses, &with("previous_response_id", json!("resp_1")));
-    assert_eq!((&sent["previous_response_id"], &sent["model"]), (&json!("resp_1"), &json!("up-model")));
+    assert_eq!(
+        (&sent["previous_response_id"], &sent["model"]),
+        (&json!("resp_1"), &json!("up-model"))
+    );
 }
 
 fn events(body: &Value, deltas: &[Value], finish: &str) -> (responses::Seen, Value) {
@@ -147,9 +164,12 @@ fn events(body: &Value, deltas: &[Value], finish: &str) -> (responses::Seen, Val
 
 #[test]
 fn a_namespace_s_tool_and_a_free_text_tool_are_called_by_the_caller_s_names() {
-    let body = with("tools", json!([
+    let body = with(
+        "tools",
+        json!([
         {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "close"}]},
-        {"type": "custom", "name": "patch"}]));
+        {"type": "custom", "name": "patch"}]),
+    );
     let deltas = [
         start(0, "agents__close", "{\"id\":1}"),
         start(1, "patch", "{\"input\":"),
@@ -184,7 +204,8 @@ fn interleaved_calls_keep_their_own_items() {
 
 #[test]
 fn what_was_cut_is_incomplete_with_its_reason() {
-    for (finish, reason) in [("length", "max_output_tokens"), ("content_filter", "content_filter")] {
+    for (finish, reason) in [("length", "max_output_tokens"), ("content_filter", "content_filter")]
+    {
         let (seen, response) = events(&hello(Api::Responses), &[json!({"content": "x"})], finish);
         assert_eq!((seen.status.as_str(), seen.reason.as_deref()), ("incomplete", Some(reason)));
         assert_eq!(response["output"][0]["status"], "incomplete");

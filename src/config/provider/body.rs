@@ -5,7 +5,10 @@ use crate::config::value::{Shape, Table, Value, View, join, json};
 use weir_filters::wire::{Params, Quirks};
 
 const PARAMS: Shape = Shape { known: &["rename", "drop", "defaults", "clamp"], later: &[] };
-const QUIRKS: Shape = Shape { known: &["stream_options", "usage_unasked", "reasoning_back", "responses", "completions"], later: &[] };
+const QUIRKS: Shape = Shape {
+    known: &["stream_options", "usage_unasked", "reasoning_back", "responses", "completions"],
+    later: &[],
+};
 
 /// Members that weir itself reads and writes: an edit of theirs would break the request.
 const OWN_MEMBERS: &[&str] = &["model", "stream", "messages"];

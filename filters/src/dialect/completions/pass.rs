@@ -43,6 +43,9 @@ pub(in crate::dialect) fn pass(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
 #[derive(Debug, Deserialize)]
 pub(super) struct Completion<'a> {
     #[serde(borrow)]
+    pub id: Option<Text<'a>>,
+    pub created: Option<u64>,
+    #[serde(borrow)]
     pub model: Option<Text<'a>>,
     #[serde(borrow)]
     pub choices: Option<Vec<Choice<'a>>>,

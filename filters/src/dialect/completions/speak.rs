@@ -98,6 +98,17 @@ impl Speaker for Stream {
     }
 }
 
+/// The chunk that ends the first choice.
+pub(super) fn ending(id: &str, created: u64, model: &str, finish: &str) -> Bytes {
+    let mut out = b"data: {".to_vec();
+    put_head(&mut out, id, created, model);
+    put_name(&mut out, "choices");
+    out.push(b'[');
+    put_choice(&mut out, 0, None, Some(finish));
+    out.extend_from_slice(b"]}\n\n");
+    out.into()
+}
+
 /// The completion's body.
 pub(in crate::dialect) fn whole(
     message: &Message<'_>,

@@ -1,7 +1,6 @@
 //! A completion's stream that passes: usage tapped, the end withheld.
 
 use super::pass::{Completion, word};
-use crate::chat::raw::{put_member, put_raw};
 use crate::error::{Class, Failure, classify_event};
 use crate::sse::{self, Decoder, Run};
 use crate::tokens::Counter;
@@ -16,13 +15,16 @@ pub(in crate::dialect) fn tap(context: ReplyContext) -> Box<dyn Reply> {
     let tap = Tap { usage: None, finish: None, model: None, counter };
     let decoder = Decoder::new();
     let tail = Vec::new();
-    Box::new(Passing { context, decoder, tap, tail, started: false, ended: false })
+    let head = None;
+    Box::new(Passing { context, decoder, tap, head, tail, started: false, ended: false })
 }
 
 struct Passing {
     context: ReplyContext,
     decoder: Decoder,
     tap: Tap,
+    /// Id and time of the first chunk.
+    head: Option<(String, u64)>,
     /// The usage chunk that the caller asked for.
     tail: Vec<u8>,
     started: bool,
@@ -67,18 +69,15 @@ impl Reply for Passing {
 
     fn cut(&mut self, step: &mut Step) {
         if !self.ended {
-            self.tap.finish = Some("length");
-            let model = self.tap.model.as_deref().unwrap_or(&self.context.model);
-            let mut out = b"data: {\"object\":\"text_completion\"".to_vec();
-            put_member(&mut out, "id", &self.context.id);
-            put_raw(&mut out, "created", &self.context.created.to_string());
-            put_member(&mut out, "model", model);
-            let end = r#"[{"text":"","index":0,"logprobs":null,"finish_reason":"length"}]"#;
-            put_raw(&mut out, "choices", end);
-            out.extend_from_slice(b"}\n\n");
-            step.out.push(out.into());
-            self.started = true;
+            if self.tap.finish.is_none() {
+                self.tap.finish = Some("length");
+                let made = || (super::completion_id(&self.context.id), self.context.created);
+                let (id, created) = self.head.clone().unwrap_or_else(made);
+                let model = self.tap.model.as_deref().unwrap_or(&self.context.model);
+                step.out.push(super::speak::ending(&id, created, model, "length"));
+            }
             self.complete(step);
+            self.started = true;
         }
         step.started |= self.started;
     }
@@ -127,6 +126,11 @@ impl Passing {
                 self.tap.finish = Some(word(finish));
                 self.started = true;
             }
+        }
+        if self.head.is_none()
+            && let (Some(id), Some(created)) = (&chunk.id, chunk.created)
+        {
+            self.head = Some((id.to_string(), created));
         }
         if let Some(model) = chunk.model.filter(|_| self.tap.model.is_none()) {
             self.tap.model = Some(model.0.into_owned());

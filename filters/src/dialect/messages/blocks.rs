@@ -12,17 +12,42 @@ use serde_json::value::RawValue;
 /// One block.
 #[derive(Debug)]
 pub(super) enum Block<'a> {
-    Text { text: Text<'a>, cache: Option<&'a RawValue> },
+    Text {
+        text: Text<'a>,
+        cache: Option<&'a RawValue>,
+    },
     /// A picture's URL, `data:` ones included.
-    Image { url: String, cache: Option<&'a RawValue> },
+    Image {
+        url: String,
+        cache: Option<&'a RawValue>,
+    },
     /// A document's `data:` URL.
-    File { data: String, name: Option<Text<'a>>, cache: Option<&'a RawValue> },
-    Use { id: Text<'a>, name: Text<'a>, input: &'a RawValue },
-    Result { id: Text<'a>, content: Vec<Block<'a>>, error: bool, cache: Option<&'a RawValue> },
+    File {
+        data: String,
+        name: Option<Text<'a>>,
+        cache: Option<&'a RawValue>,
+    },
+    Use {
+        id: Text<'a>,
+        name: Text<'a>,
+        input: &'a RawValue,
+    },
+    Result {
+        id: Text<'a>,
+        content: Vec<Block<'a>>,
+        error: bool,
+        cache: Option<&'a RawValue>,
+    },
     /// With its provider's seal or without.
-    Thinking { text: Text<'a>, raw: &'a RawValue, sealed: bool },
+    Thinking {
+        text: Text<'a>,
+        raw: &'a RawValue,
+        sealed: bool,
+    },
     /// What a chat has no word for.
-    Other { kind: String },
+    Other {
+        kind: String,
+    },
 }
 
 /// A part of a chat message.

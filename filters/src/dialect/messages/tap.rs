@@ -92,7 +92,7 @@ impl Reply for Passing {
 
     fn cut(&mut self, step: &mut Step) {
         if !self.ended {
-            self.stop = Some("max_tokens".to_owned());
+            self.stop.get_or_insert_with(|| "max_tokens".to_owned());
             self.complete(None, &mut Run::default(), step);
         }
         step.started |= self.started;

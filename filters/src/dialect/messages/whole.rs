@@ -43,11 +43,7 @@ pub(in crate::dialect) fn whole(
         put_call(&mut out, &id, names.name(name), &plain(function.arguments));
     }
     out.push(b']');
-    put_member(
-        &mut out,
-        "stop_reason",
-        stop_reason(&message.finish, called, !refusal.is_empty()),
-    );
+    put_member(&mut out, "stop_reason", stop_reason(&message.finish, called, !refusal.is_empty()));
     out.extend_from_slice(br#","stop_sequence":null,"usage":"#);
     put_usage(&mut out, usage);
     out.push(b'}');

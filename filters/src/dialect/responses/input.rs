@@ -259,10 +259,8 @@ impl Writer<'_> {
 
     /// Reasoning that we wrapped is unwrapped; any other provider's seal is of no use here.
     fn reasoning(&mut self, shape: &Shape<'_>) {
-        let parts: Vec<PartShape<'_>> = shape
-            .summary
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
+        let parts: Vec<PartShape<'_>> =
+            shape.summary.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         for text in parts.iter().filter_map(|part| part.text.as_ref()) {
             self.assistant.thoughts.push_str(text);
         }

@@ -234,9 +234,7 @@ pub(super) fn put_response(
     }
     out.push(b']');
     // Nothing is kept, and what was asked is the caller's to know.
-    out.extend_from_slice(
-        br#","instructions":null,"metadata":{},"parallel_tool_calls":true,"#,
-    );
+    out.extend_from_slice(br#","instructions":null,"metadata":{},"parallel_tool_calls":true,"#);
     out.extend_from_slice(br#""previous_response_id":null,"store":false,"temperature":null,"#);
     out.extend_from_slice(br#""tool_choice":"auto","tools":[],"top_p":null,"#);
     out.extend_from_slice(br#""truncation":"disabled","usage":"#);
@@ -248,7 +246,7 @@ pub(super) fn put_response(
 }
 
 /// Appends usage in Responses' words (protocols.md section 3).
-fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
+pub(super) fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
     let text = format!(
         "{{\"input_tokens\":{},\"input_tokens_details\":{{\"cached_tokens\":{}}},\
          \"output_tokens\":{},\"output_tokens_details\":{{\"reasoning_tokens\":{}}},\

@@ -11,6 +11,7 @@ mod input;
 mod items;
 mod pass;
 mod request;
+mod said;
 mod stream;
 mod tap;
 mod tools;

@@ -1,10 +1,10 @@
 //! A response's stream that passes: usage tapped, the end withheld.
 
+use super::super::canon::used;
 use super::items::{Head, Status, put_response};
+use super::said::Said;
 use super::pass::{Response, count};
-use crate::dialect::canon::used;
-use crate::usage::Usage;
-use crate::chat::raw::{Text, put_name, put_raw, text};
+use crate::chat::raw::{Members, Text, put_name, put_raw, text};
 use crate::error::{ApiError, Class, Failure, classify_event};
 use crate::sse::{self, Decoder, Run};
 use crate::tokens::{Channel, Counter};
@@ -18,14 +18,17 @@ pub(in crate::dialect) fn tap(context: ReplyContext) -> Box<dyn Reply> {
     let counter = Counter::new(context.encoding);
     let tap = Tap { usage: None, finish: None, model: None, counter };
     let decoder = Decoder::new();
+    let said = Said::default();
     let (id, sequence) = (None, None);
-    Box::new(Passing { context, decoder, tap, id, sequence, started: false, ended: false })
+    Box::new(Passing { context, decoder, tap, said, id, sequence, started: false, ended: false })
 }
 
 struct Passing {
     context: ReplyContext,
     decoder: Decoder,
     tap: Tap,
+    /// Its items, for the end that a limit makes.
+    said: Said,
     /// The response's id, once it is said.
     id: Option<String>,
     /// The last event's number.
@@ -35,24 +38,22 @@ struct Passing {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+pub(super) struct Event<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'a>>,
     sequence_number: Option<u64>,
+    #[serde(default)]
+    pub output_index: u64,
+    #[serde(default)]
+    pub content_index: u64,
     #[serde(borrow)]
     response: Option<&'a RawValue>,
     #[serde(borrow)]
-    item: Option<Kind<'a>>,
+    pub item: Option<&'a RawValue>,
     #[serde(borrow)]
-    delta: Option<&'a RawValue>,
+    pub delta: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Kind<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Text<'a>>,
 }
 
 impl Reply for Passing {
@@ -93,17 +94,21 @@ impl Reply for Passing {
         step.started |= self.started;
     }
 
-    /// The items that were open stay open: the response says that it is incomplete, and why.
     fn cut(&mut self, step: &mut Step) {
-        if !self.ended {
-            self.tap.finish = Some("length");
-            let usage = used(&mut self.tap, self.context.prompt_tokens);
-            let status = Status::Incomplete("max_output_tokens");
-            let tail = self.last("response.incomplete", status, Some(&usage));
-            self.started = true;
-            self.end(step, End::Complete { tail });
+        if self.ended {
+            return;
         }
-        step.started |= self.started;
+        let id = self.id.clone().unwrap_or_else(|| super::response_id(&self.context.id));
+        let model = self.tap.model.clone().unwrap_or_else(|| self.context.model.clone());
+        let head = Head { id: &id, created: self.context.created, model: &model };
+        let usage = used(&mut self.tap, self.context.prompt_tokens);
+        let next = self.sequence.map_or(0, |last| last.saturating_add(1));
+        let (out, tail) = self.said.cut(head, next, &usage);
+        step.out.push(out);
+        self.tap.finish = Some("length");
+        self.started = true;
+        step.started = true;
+        self.end(step, End::Complete { tail });
     }
 
     fn tap(&mut self) -> &mut Tap {
@@ -112,29 +117,21 @@ impl Reply for Passing {
 
     fn error(&mut self, error: &ApiError, request_id: &str) -> Option<Bytes> {
         // Before anything was said there is no response to fail, so one is made up.
-        if self.id.is_none() {
-            return Some(super::failed(error, request_id));
-        }
+        let Some(id) = self.id.as_deref() else { return Some(super::failed(error, request_id)) };
+        let model = self.tap.model.as_deref().unwrap_or(&self.context.model);
+        let head = Head { id, created: self.context.created, model };
+        let sequence = self.sequence.map_or(0, |last| last.saturating_add(1));
+        let mut out = b"event: response.failed\ndata: {\"type\":\"response.failed\"".to_vec();
+        put_raw(&mut out, "sequence_number", &sequence.to_string());
+        put_name(&mut out, "response");
         let status = Status::Failed(error.code.as_str(), &error.message);
-        Some(self.last("response.failed", status, None))
+        put_response(&mut out, head, status, &[], None);
+        out.extend_from_slice(b"}\n\n");
+        Some(out.into())
     }
 }
 
 impl Passing {
-    /// The last event, where the provider's own has not come.
-    fn last(&self, name: &str, status: Status<'_>, usage: Option<&Usage>) -> Bytes {
-        let model = self.tap.model.as_deref().unwrap_or(&self.context.model);
-        let id = self.id.as_deref().unwrap_or(&self.context.id);
-        let head = Head { id, created: self.context.created, model };
-        let sequence = self.sequence.map_or(0, |last| last.saturating_add(1));
-        let mut out = format!("event: {name}\ndata: {{\"type\":\"{name}\"").into_bytes();
-        put_raw(&mut out, "sequence_number", &sequence.to_string());
-        put_name(&mut out, "response");
-        put_response(&mut out, head, status, &[], usage);
-        out.extend_from_slice(b"}\n\n");
-        out.into()
-    }
-
     fn event(&mut self, event: &sse::Event, run: &mut Run, step: &mut Step) {
         let Some(data) = event.data.as_ref() else {
             if event.comment {
@@ -151,9 +148,8 @@ impl Passing {
         let name = event.name.as_deref().and_then(|name| std::str::from_utf8(name).ok());
         let kind = read.kind.as_deref().or(name).unwrap_or_default();
         self.sequence = read.sequence_number.or(self.sequence);
-        let response = read.response.and_then(|raw| {
-            serde_json::from_str::<Response<'_>>(raw.get()).ok()
-        });
+        let response =
+            read.response.and_then(|raw| serde_json::from_str::<Response<'_>>(raw.get()).ok());
         if let Some(response) = &response {
             self.id = response.id.as_deref().map(str::to_owned).or(self.id.take());
             self.tap.model = response.model.as_deref().map(str::to_owned).or(self.tap.model.take());
@@ -173,6 +169,7 @@ impl Passing {
             ("", _) if read.error.is_some() => self.end(step, End::Failed(classify_event(data))),
             ("", _) => {}
             (kind, _) => {
+                self.said.note(kind, &read);
                 self.note(kind, &read, step);
                 match plain(event, kind, data) {
                     Some(raw) => run.pass(&raw, &mut step.out),
@@ -193,9 +190,10 @@ impl Passing {
                 Channel::Tool(0)
             }
             "response.output_item.added" => {
-                let item = read.item.as_ref().and_then(|item| item.kind.as_deref());
+                let item = read.item.and_then(|item| Members::of(item.get()));
+                let kind = item.as_ref().and_then(|item| item.text("type"));
                 // Messages and reasoning begin with their first piece, anything else here.
-                let call = !matches!(item, Some("message" | "reasoning") | None);
+                let call = !matches!(kind.as_deref(), Some("message" | "reasoning") | None);
                 self.started |= call;
                 step.alive |= call;
                 return;

@@ -108,9 +108,7 @@ pub(super) fn put_choice(
                 Some(raw) => parse("tool_choice.tools", raw)?,
                 None => Vec::new(),
             };
-            out.extend_from_slice(
-                br#","tool_choice":{"type":"allowed_tools","allowed_tools":{"#,
-            );
+            out.extend_from_slice(br#","tool_choice":{"type":"allowed_tools","allowed_tools":{"#);
             put_member(out, "mode", choice.text("mode").as_deref().unwrap_or("auto"));
             put_name(out, "tools");
             out.push(b'[');

@@ -70,7 +70,9 @@ pub(crate) struct Delta<'a> {
     pub stop_sequence: Option<&'a RawValue>,
 }
 
-pub(crate) fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
