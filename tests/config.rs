@@ -107,12 +107,10 @@ fn values_of_the_wrong_kind_are_faults_and_hide_nothing() {
 
 #[test]
 fn what_the_contract_names_for_later_is_refused_by_name() {
-    let tables =
-        ["vault", "smart", "idempotency", "flood", "telemetry"];
-    for name in tables {
-        check(&format!("[{name}]\n"), &format!("{name}: `[{name}]` is not in this version"));
+    for name in ["vault", "idempotency", "flood", "telemetry"] {
+        check(&format!("[{name}]
+"), &format!("{name}: `[{name}]` is not in this version"));
     }
-    check("[[routes]]\nmodel = \"m\"\n", "`[routes]` is not in this version");
     let p = |line: &str| format!("[providers.ollama]\n{line}\n");
     let m = |line: &str| format!("{P}[models.x]\ntargets = [\"p/m\"]\n{line}\n");
     let k = |line: &str| format!("[keys.k]\nsecret = \"env:SET\"\n{line}\n");
@@ -123,8 +121,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         "[server]\ntls = { listen = [] }".to_owned(),
         "[admin]\ntls = {}".into(),
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
-        p("breaker = { window = \"10s\" }"),
-        p("cooldown = { quota = \"10m\" }"),
         p("health = { path = \"/\" }"),
         p("ca = \"file:x\""),
         p("proxy = \"http://x\""),
@@ -132,7 +128,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p("region = \"eu\""),
         p("auth = \"sigv4\""),
         p("auth = \"oauth\""),
-        p("wire = \"gemini\""),
         p("wire = \"bedrock\""),
         p("wire = \"qianfan\""),
         p("api_keys = [\"vault:x\"]"),
@@ -140,12 +135,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         price("image = 1.0"),
         price("batch = 0.5"),
         price("input_audio = 1.0"),
-        m("strategy = \"weighted\""),
-        m("strategy = \"smart\""),
-        m("fallback = [\"y\"]"),
-        m("on_429 = \"return\""),
-        m("affinity = \"user\""),
-        m("max_latency = \"8s\""),
         m("hedge = { after = \"2s\" }"),
         m("cache = { exact = \"on\" }"),
         k("max_budget_tier = \"low\""),
@@ -352,4 +341,26 @@ fn retries_hold_only_what_surely_did_not_start() {
         .retry
         .clone();
     assert_eq!((retry.attempts, retry.on.statuses.as_slice()), (3, [429, 503, 529].as_slice()));
+}
+
+#[test]
+fn what_would_never_choose_a_target_is_a_fault() {
+    let m = |line: &str| format!("{P}[models.x]\ntargets = [\"p/m\"]\n{line}\n");
+    let p = |line: &str| format!("[providers.ollama]\n{line}\n");
+    check(&m("fallback = [\"y\"]"), "nobody serves \"y\"");
+    check(&m("fallback = [\"x\"]"), "names the model itself");
+    check(&m("fallback = [\"p/*\"]"), "is a pattern");
+    check(&m("strategy = \"fastest\""), "is none of");
+    check(&m("[smart]\nrules = { chat = \"y\" }"), "nobody serves \"y\"");
+    check(&m("[smart]\nweights = { cost = 0.0, latency = 0 }"), "are all 0");
+    check(&m("[smart]\nweights = { cost = -1 }"), "a weight of 0 or more");
+    check(&m("[[routes]]\nmodel = \"y\""), "nobody serves \"y\"");
+    let wide = "[[routes]]\nwhen = { team = \"t\" }\nmodel = \"x\"\n";
+    let narrow = "[[routes]]\nwhen = { team = \"t\", tag = \"a\" }\nmodel = \"x\"\n";
+    check(&m(&format!("{wide}{narrow}")), "is never reached: rule 1");
+    check(&m("[[routes]]\nwhen = { endpoint = \"realtime\" }\nmodel = \"x\""), "not in this version");
+    check(&p("breaker = { error_rate = 1.5 }"), "up to 1");
+    check(&p("breaker = { probes = 0 }"), "is not within");
+    check(&p("breaker = { open_for = \"0s\" }"), "zero is no wait");
+    check(&p("cooldown = { rate = \"off\" }"), "no duration");
 }

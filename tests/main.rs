@@ -12,6 +12,7 @@ mod clients;
 mod config;
 mod crash;
 mod demo;
+mod dialects;
 mod errors;
 mod failover;
 mod hazards;

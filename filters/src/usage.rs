@@ -70,6 +70,17 @@ impl Usage {
     }
 }
 
+/// What is counted beside tokens.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct Units {
+    /// Images made.
+    pub images: u64,
+    /// Seconds of audio heard; never negative, never NaN.
+    pub seconds: f64,
+    /// Characters of speech.
+    pub characters: u64,
+}
+
 /// Where a number of tokens came from.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -148,6 +159,30 @@ pub struct Rates {
     pub reasoning: Option<u64>,
 }
 
+/// Prices of what is counted beside tokens.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct UnitRates {
+    /// One image.
+    pub image: NanoUsd,
+    /// One second of audio.
+    pub audio_second: NanoUsd,
+    /// One character of speech.
+    pub character: NanoUsd,
+}
+
+impl UnitRates {
+    /// What so much costs, seconds rounded half up. Saturates.
+    fn cost(&self, units: &Units) -> NanoUsd {
+        let images = u128::from(units.images) * u128::from(self.image.0);
+        // Milliseconds are what clocks of audio tell; the cast saturates.
+        let millis = (units.seconds * 1e3).round() as u64;
+        let seconds = (u128::from(millis) * u128::from(self.audio_second.0) + 500) / 1000;
+        let characters = u128::from(units.characters) * u128::from(self.character.0);
+        let sum = images.saturating_add(seconds).saturating_add(characters);
+        NanoUsd(u64::try_from(sum).unwrap_or(u64::MAX))
+    }
+}
+
 /// What a model costs.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Price {
@@ -157,6 +192,8 @@ pub struct Price {
     pub tiers: Vec<(u64, Rates)>,
     /// Added to every request.
     pub per_request: NanoUsd,
+    /// For each of what is counted beside tokens.
+    pub per_unit: UnitRates,
     /// Where the numbers come from, for the event's `price_source`: `config`, or a preset's source
     /// and date.
     pub source: String,
@@ -182,6 +219,12 @@ impl Price {
         let per = u128::from(PER);
         let rounded = exact.saturating_add(per / 2) / per;
         NanoUsd(u64::try_from(rounded).unwrap_or(u64::MAX))
+    }
+
+    /// The same with what is counted beside tokens.
+    #[must_use]
+    pub fn cost_with(&self, usage: &Usage, units: &Units) -> NanoUsd {
+        self.cost(usage).saturating_add(self.per_unit.cost(units))
     }
 
     /// The rates for a whole prompt of so many tokens: those of the highest step it is above.
@@ -295,6 +338,23 @@ mod tests {
         assert_eq!(cost(&price, 2, 3), 1);
         price.per_request = NanoUsd(7);
         assert_eq!(cost(&price, 1, 1), 8);
+    }
+
+    #[test]
+    fn units_are_charged_beside_tokens() {
+        let per_unit = UnitRates {
+            image: NanoUsd(40_000_000),
+            audio_second: NanoUsd(100_000),
+            character: NanoUsd(15_000),
+        };
+        let price = Price { per_unit, ..price(rates(5.0, 0.0, 0.0, 0.0)) };
+        let cost = |units| price.cost_with(&Usage::from_openai(1000, 0, 0, 0, 0), &units).0;
+        assert_eq!(cost(Units::default()), 5_000_000);
+        assert_eq!(cost(Units { images: 2, ..Units::default() }), 85_000_000);
+        assert_eq!(cost(Units { seconds: 1.5, ..Units::default() }), 5_150_000);
+        assert_eq!(cost(Units { characters: 10, ..Units::default() }), 5_150_000);
+        let all = Units { images: u64::MAX, seconds: f64::INFINITY, characters: u64::MAX };
+        assert_eq!(cost(all), u64::MAX);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::fault::{Book, hint};
 use super::value::{Node, Shape, Value, View, view};
 use std::collections::BTreeMap;
-use weir_filters::usage::{NanoUsd, Price, Rates};
+use weir_filters::usage::{NanoUsd, Price, Rates, UnitRates};
 
 const PRICE: Shape = Shape {
     known: &[
@@ -14,11 +14,14 @@ const PRICE: Shape = Shape {
         "output",
         "reasoning",
         "per_request",
+        "image",
+        "audio_second",
+        "character",
         "tiers",
         "source",
         "date",
     ],
-    later: &["image", "audio_second", "character", "input_audio", "batch"],
+    later: &["input_audio", "batch"],
 };
 const TIER: Shape = Shape {
     known: &["above", "input", "cached_input", "cache_write", "output", "reasoning"],
@@ -144,12 +147,25 @@ pub(super) fn price(
     if per_request > PER_REQUEST_MAX {
         v.fault("per_request", "is over USD 100 for one request");
     }
+    let unit = |key: &str| {
+        let nano = v.get(key).and_then(|_| amount(&v, key, rate)).unwrap_or_default();
+        if nano > PER_REQUEST_MAX {
+            v.fault(key, "is over USD 100 for one");
+        }
+        NanoUsd(nano)
+    };
+    let per_unit = UnitRates {
+        image: unit("image"),
+        audio_second: unit("audio_second"),
+        character: unit("character"),
+    };
     let source = match (v.text("source"), v.text("date")) {
         (Some(source), Some(date)) => format!("{source} {date}"),
         (Some(source), None) => source.to_owned(),
         _ => "config".to_owned(),
     };
-    Some(Price { base, tiers: tiers(&v, rate), per_request: NanoUsd(per_request), source })
+    let per_request = NanoUsd(per_request);
+    Some(Price { base, tiers: tiers(&v, rate), per_request, per_unit, source })
 }
 
 fn tiers(v: &View<'_>, rate: Decimal) -> Vec<(u64, Rates)> {

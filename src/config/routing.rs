@@ -29,20 +29,21 @@ const WHEN: Shape = Shape {
     later: &[],
 };
 
-/// Endpoints of this version that a rule may name.
-const ENDPOINTS: &[(&str, &str)] = &[("chat", "chat")];
-/// Endpoints of later versions.
-const LATER_ENDPOINTS: &[&str] = &[
-    "completions",
-    "embeddings",
-    "responses",
-    "messages",
-    "images",
-    "audio",
-    "rerank",
-    "moderations",
-    "realtime",
+/// Endpoints by their labels.
+const ENDPOINTS: &[(&str, &str)] = &[
+    ("chat", "chat"),
+    ("messages", "messages"),
+    ("count_tokens", "count_tokens"),
+    ("responses", "responses"),
+    ("completions", "completions"),
+    ("embeddings", "embeddings"),
+    ("images", "images"),
+    ("audio", "audio"),
+    ("rerank", "rerank"),
+    ("moderations", "moderations"),
 ];
+/// Endpoints of later versions.
+const LATER_ENDPOINTS: &[&str] = &["realtime"];
 /// More equivalent models than this are no equivalents.
 const FALLBACKS_MAX: usize = 10;
 

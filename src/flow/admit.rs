@@ -7,7 +7,6 @@ use crate::route::Model;
 use bytes::Bytes;
 use std::sync::Arc;
 use weir_filters::error::{ApiError, Code};
-use weir_filters::peek::{self, BadBody};
 
 /// Models named in an error message; more would be a page, not a hint.
 const NAMES_MAX: usize = 20;
@@ -42,12 +41,12 @@ impl Ticket {
         }
     }
 
-    /// Reads a chat body, and decides where the request goes.
+    /// Reads the body, and decides where the request goes.
     ///
     /// # Errors
     /// What the caller is told; nothing was sent upstream.
     pub fn admit(&mut self, body: Bytes, seed: u64) -> Result<(), ApiError> {
-        let peek = peek::chat(body).map_err(bad_body)?;
+        let peek = self.arrival.api.read(body)?;
         self.record.streamed = peek.stream;
         self.record.requested_model = peek.model.clone();
         if let Some(task) = &peek.task_type {
@@ -110,6 +109,12 @@ impl Ticket {
         Ok(model)
     }
 
+    /// The answer to what needs no provider.
+    #[must_use]
+    pub fn answered_here(&self) -> Option<Bytes> {
+        self.admission.as_ref().and_then(|a| self.arrival.api.local(a.prompt_tokens))
+    }
+
     /// Every model name this key may ask for.
     #[must_use]
     pub fn models(&self, key: &Key) -> Vec<String> {
@@ -143,11 +148,3 @@ impl Ticket {
     }
 }
 
-fn bad_body(bad: BadBody) -> ApiError {
-    match bad {
-        BadBody::Json(message) => ApiError::new(Code::InvalidJson, message),
-        BadBody::Member { param, message } => {
-            ApiError::new(Code::InvalidRequest, message).param(param)
-        }
-    }
-}

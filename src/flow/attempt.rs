@@ -11,6 +11,7 @@ use crate::route::rest::{Rest, Why};
 use crate::route::{Choice, Fault, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_filters::dialect::Memo;
 use weir_filters::error::{ApiError, Class, Code, Failure};
 use weir_filters::usage::{Price, Usage};
 use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap};
@@ -26,6 +27,8 @@ pub struct Attempt {
     pub outgoing: Outgoing,
     /// For the reply's filter.
     pub context: ReplyContext,
+    /// For the reply's filter, of the dialect.
+    pub memo: Memo,
 }
 
 /// What follows when a try is asked for.
@@ -103,7 +106,7 @@ impl Ticket {
             base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
-        let outgoing = provider.wire.request(&ask)?;
+        let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
         if admission.plan.model().strict
             && let Some(field) = outgoing.dropped.first()
         {
@@ -134,7 +137,7 @@ impl Ticket {
             status: 0,
             sent: false,
         });
-        Ok(Some(Attempt { provider, credential: key.credential, outgoing, context }))
+        Ok(Some(Attempt { provider, credential: key.credential, outgoing, context, memo }))
     }
 
     /// The running try is connected: from here on the provider may have seen it.

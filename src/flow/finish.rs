@@ -57,7 +57,7 @@ impl Ticket {
             }
             None => (Usage::default(), Source::Estimated),
         };
-        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost(&usage)) }
+        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost_with(&usage, &self.record.units)) }
     }
 
     /// Writes the request's event. After this line is in the spool the caller may see the end.
@@ -141,7 +141,11 @@ impl Ticket {
             attempts: record.attempts.clone(),
             usage: Usage::default().into(),
             usage_source: Source::Estimated,
-            units: crate::meter::event::Units::default(),
+            units: crate::meter::event::Units {
+                images: record.units.images,
+                seconds: record.units.seconds,
+                characters: record.units.characters,
+            },
             cost_nano_usd: Some(NanoUsd(0)),
             wasted_cost_nano_usd: NanoUsd(record.wasted),
             price_source: self.price().map(|p| p.source.clone()),

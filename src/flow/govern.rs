@@ -93,7 +93,8 @@ impl Ticket {
             DefaultOutput::Fixed(tokens) => tokens,
             DefaultOutput::Max => ceiling.unwrap_or(learned::FIRST),
         };
-        let guess = if said.is_some() { 0 } else { guess.saturating_mul(peek.n) };
+        let none = said.is_some() || self.arrival.api.is_quick();
+        let guess = if none { 0 } else { guess.saturating_mul(peek.n) };
         let dearest = |output: u64| {
             let usage = Usage { input: prompt, output, ..Usage::default() };
             let costs = offers.iter().filter_map(|(price, _)| Some(price.as_ref()?.cost(&usage).0));

@@ -16,6 +16,8 @@ use weir_filters::peek::Peek;
 /// Bytes of the first messages that requests of one prefix have in common: beyond a system prompt
 /// and short of most conversations.
 const PREFIX_BYTES: usize = 1024;
+/// What a message with an image holds: OpenAI's chat, its responses, Anthropic's messages.
+const IMAGES: &[&str] = &["\"image_url\"", "\"input_image\"", "\"image\""];
 /// Equivalent models named in an error; more would be a page.
 const EQUIVALENTS_MAX: usize = 5;
 
@@ -48,8 +50,10 @@ impl Ticket {
     pub(super) fn need(&self, peek: &Peek, model: &Model, prompt: u64) -> Need {
         let wishes = &self.arrival.wishes;
         let member = |name: &str| peek.find(name).map(|m| peek.value(m));
-        let holds =
-            |name, what: &[u8]| member(name).is_some_and(|v| memmem::find(v, what).is_some());
+        let holds = |names: &[&str], words: &[&str]| {
+            let mut values = names.iter().filter_map(|name| member(name));
+            values.any(|v| words.iter().any(|w| memmem::find(v, w.as_bytes()).is_some()))
+        };
         let tools = || member("tools").is_some_and(|v| v.len() > 2 && v != b"null");
         let picky = model.picky;
         Need {
@@ -57,8 +61,8 @@ impl Ticket {
             output: peek.max_tokens,
             stream: peek.stream,
             tools: picky && tools(),
-            images: picky && holds("messages", b"\"image_url\""),
-            schema: picky && holds("response_format", b"\"json_schema\""),
+            images: picky && holds(&["messages", "input"], IMAGES),
+            schema: picky && holds(&["response_format", "text"], &["\"json_schema\""]),
             task: self.arrival.task_type.clone(),
             tier: self.arrival.budget_tier.clone(),
             max_latency: wishes.max_latency,

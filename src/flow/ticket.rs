@@ -11,10 +11,10 @@ use crate::route::live::Pass;
 use crate::route::{Model, Need, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::ApiError;
 use weir_filters::peek::Peek;
-use weir_filters::usage::Price;
+use weir_filters::usage::{Price, Units};
 
 /// What a request's head says.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub struct Arrival {
     pub endpoint: &'static str,
     /// How the caller is answered.
     pub dialect: Dialect,
+    /// What it asks for, and in whose words.
+    pub api: Api,
     /// For the access log.
     pub method: String,
     /// For the access log, without the query.
@@ -143,6 +145,8 @@ pub struct Record {
     pub overhead: Duration,
     /// The endpoint costs nothing, and leaves no event.
     pub free: bool,
+    /// What the answer has beside tokens.
+    pub units: Units,
     /// Request members the provider could not take.
     pub dropped: Vec<String>,
     /// The rule that refused it or cut it.
@@ -264,6 +268,13 @@ impl Ticket {
     #[must_use]
     pub fn first_token(&self) -> Option<Duration> {
         self.running.as_ref().and_then(|r| r.provider.timeouts.first_token)
+    }
+
+    /// The running provider's wait for a whole answer: shorter where nothing is generated.
+    #[must_use]
+    pub fn reply_wait(&self) -> Option<Duration> {
+        let timeouts = self.running.as_ref().map(|r| r.provider.timeouts)?;
+        if self.arrival.api.is_quick() { timeouts.quick_reply } else { timeouts.reply }
     }
 
     /// Adds the time since `since` to what is our own.

@@ -1,13 +1,13 @@
 //! Every path a caller can ask for, and what stands behind it.
 
 use http::Method;
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect, Passed};
 
 /// What an endpoint does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Chat completions, proxied.
-    Chat,
+    /// Proxied, or answered here where no provider is needed.
+    Ask(Api),
     /// The list of models.
     Models,
     /// One model.
@@ -41,27 +41,35 @@ const fn at(label: &'static str, kind: Kind) -> Endpoint {
     Endpoint { label, kind, dialect: Dialect::OpenAi }
 }
 
-const fn messages(label: &'static str) -> Endpoint {
-    Endpoint { label, kind: Kind::NotYet, dialect: Dialect::Anthropic }
+const fn ask(label: &'static str, api: Api) -> Endpoint {
+    Endpoint { label, kind: Kind::Ask(api), dialect: api.dialect() }
+}
+
+const fn passed(label: &'static str, passed: Passed) -> Endpoint {
+    ask(label, Api::Passed(passed))
 }
 
 /// Path, method, meaning. A path that ends in `*` stands for all below it.
 const ENDPOINTS: &[(&str, &str, Endpoint)] = &[
-    ("/v1/chat/completions", "POST", at("chat", Kind::Chat)),
+    ("/v1/chat/completions", "POST", ask("chat", Api::Chat)),
     ("/v1/models", "GET", at("models", Kind::Models)),
     ("/v1/models/*", "GET", at("models", Kind::Model)),
     ("/", "GET", at("health", Kind::Health)),
     ("/health", "GET", at("health", Kind::Health)),
     ("/health/ready", "GET", at("health", Kind::Ready)),
-    ("/v1/messages", "POST", messages("messages")),
-    ("/v1/messages/count_tokens", "POST", messages("count_tokens")),
-    ("/v1/responses", "POST", at("responses", Kind::NotYet)),
-    ("/v1/completions", "POST", at("completions", Kind::NotYet)),
-    ("/v1/embeddings", "POST", at("embeddings", Kind::NotYet)),
-    ("/v1/images/*", "POST", at("images", Kind::NotYet)),
-    ("/v1/audio/*", "POST", at("audio", Kind::NotYet)),
-    ("/v1/rerank", "POST", at("rerank", Kind::NotYet)),
-    ("/v1/moderations", "POST", at("moderations", Kind::NotYet)),
+    ("/v1/messages", "POST", ask("messages", Api::Messages)),
+    ("/v1/messages/count_tokens", "POST", ask("count_tokens", Api::CountTokens)),
+    ("/v1/responses", "POST", ask("responses", Api::Responses)),
+    ("/v1/completions", "POST", ask("completions", Api::Completions)),
+    ("/v1/embeddings", "POST", ask("embeddings", Api::Embeddings)),
+    ("/v1/images/generations", "POST", passed("images", Passed::ImageGeneration)),
+    ("/v1/images/edits", "POST", passed("images", Passed::ImageEdit)),
+    ("/v1/images/variations", "POST", passed("images", Passed::ImageVariation)),
+    ("/v1/audio/speech", "POST", passed("audio", Passed::Speech)),
+    ("/v1/audio/transcriptions", "POST", passed("audio", Passed::Transcription)),
+    ("/v1/audio/translations", "POST", passed("audio", Passed::Translation)),
+    ("/v1/rerank", "POST", passed("rerank", Passed::Rerank)),
+    ("/v1/moderations", "POST", passed("moderations", Passed::Moderation)),
     ("/v1/realtime", "GET", at("realtime", Kind::NotYet)),
     ("/v1/usage", "GET", at("usage", Kind::Usage)),
 ];
@@ -94,7 +102,7 @@ impl Endpoint {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         match self.kind {
-            Kind::Chat => true,
+            Kind::Ask(api) => api.costs(),
             Kind::NotYet => true,
             _ => false,
         }
@@ -108,13 +116,15 @@ mod tests {
     #[test]
     fn paths_are_exact_and_methods_matter() {
         let check = |m: Method, p, kind| assert_eq!(Endpoint::find(&m, p).kind, kind, "{m} {p}");
-        check(Method::POST, "/v1/chat/completions", Kind::Chat);
+        check(Method::POST, "/v1/chat/completions", Kind::Ask(Api::Chat));
+        check(Method::POST, "/v1/messages/count_tokens", Kind::Ask(Api::CountTokens));
         check(Method::GET, "/v1/chat/completions", Kind::OtherMethod("POST"));
         check(Method::POST, "/v1/chat/completions/", Kind::Unknown);
         check(Method::GET, "/v1/models/a/b", Kind::Model);
         check(Method::GET, "/v1/models/", Kind::Unknown);
         check(Method::HEAD, "/", Kind::Health);
-        check(Method::POST, "/v1/images/edits", Kind::NotYet);
+        check(Method::POST, "/v1/images/edits", Kind::Ask(Api::Passed(Passed::ImageEdit)));
+        check(Method::POST, "/v1/images/other", Kind::Unknown);
         assert_eq!(Endpoint::find(&Method::POST, "/wp-admin").label, "other");
     }
 }

@@ -11,7 +11,7 @@ use pingora::proxy::Session;
 use pingora::{Error, Result};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use weir_filters::dialect::Dialect;
+use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::{ApiError, Code};
 
 /// A caller's own request id is taken up to this length.
@@ -45,6 +45,10 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         trace_id: trace_id(text("traceparent")),
         endpoint: endpoint.label,
         dialect: dialect(endpoint, &head.headers),
+        api: match endpoint.kind {
+            Kind::Ask(api) => api,
+            _ => Api::default(),
+        },
         method: head.method.to_string(),
         path: head.uri.path().chars().take(256).collect(),
         client: session.client_addr().map(|a| a.to_string()).unwrap_or_default(),
@@ -162,7 +166,7 @@ pub async fn take(
             let why = format!("{} is not in this version", ticket.arrival.path);
             Ok(Taken::Refused(ApiError::new(Code::NotImplemented, why)))
         }
-        _ => chat(session, ticket).await,
+        _ => ask(session, ticket).await,
     }
 }
 
@@ -181,7 +185,7 @@ fn leaving() -> ApiError {
     ApiError::new(Code::Overloaded, LEAVING).after(Duration::from_secs(1))
 }
 
-async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
+async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     ticket.own_since(ticket.arrival.at);
     let body = match read(session, ticket).await? {
         Ok(body) => body,
@@ -189,6 +193,11 @@ async fn chat(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     };
     let since = Instant::now();
     let mut admitted = ticket.admit(body, fastrand::u64(..));
+    if admitted.is_ok()
+        && let Some(body) = ticket.answered_here()
+    {
+        return local(ticket, body);
+    }
     if admitted.is_ok() {
         admitted = ticket.reserve().await;
     }

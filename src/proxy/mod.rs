@@ -244,6 +244,9 @@ impl ProxyHttp for Proxy {
         session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
+        // Pingora keeps the state of the last reply's decompression, and dies of it at the second
+        // try (pingora-core 0.9.1, protocols/http/compression/mod.rs, request_filter).
+        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         self.wait(session, &control, wait).await?;
         self.try_next(session, &control, c).await
     }
@@ -277,11 +280,10 @@ impl ProxyHttp for Proxy {
         let mut x = control.exchange();
         if let Some(ticket) = x.ticket() {
             ticket.connected(now);
-            let timeouts = ticket.running.as_ref().map(|r| r.provider.timeouts);
             let (timer, wait) = if ticket.streams() {
-                (Timer::FirstToken, timeouts.and_then(|t| t.first_token))
+                (Timer::FirstToken, ticket.first_token())
             } else {
-                (Timer::Reply, timeouts.and_then(|t| t.reply))
+                (Timer::Reply, ticket.reply_wait())
             };
             control.clock.arm(timer, now, wait);
         }

@@ -1,4 +1,4 @@
-//! Where a request may go: providers, the models they offer, and the targets behind each public name.
+//! Where a request may go: providers, what they offer, and the targets behind each public name.
 
 pub mod breaker;
 pub mod budget;
@@ -12,10 +12,10 @@ pub mod rest;
 pub mod rules;
 pub mod strategy;
 
-pub use plan::{Choice, Plan};
 pub use need::Need;
-pub use strategy::{Affinity, Smart, Strategy};
+pub use plan::{Choice, Plan};
 pub use provider::{Auth, Base, Fault, Faults, Offer, Provider};
+pub use strategy::{Affinity, Smart, Strategy};
 
 use crate::base::{Glob, ProviderId};
 use live::{TargetLive, Turns};

@@ -27,8 +27,13 @@ impl Base {
     /// The `Host` header: with the port where it is not the scheme's own, an IPv6 address in brackets.
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == if self.tls { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == if self.tls { 443 } else { 80 } {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
     }
 }
 
@@ -58,6 +63,8 @@ pub struct Timeouts {
     pub write: Option<Duration>,
     /// Connected to the end of a non-stream answer.
     pub reply: Option<Duration>,
+    /// The same where nothing is generated: embeddings, rerank, moderations.
+    pub quick_reply: Option<Duration>,
     /// The whole request, every try in it.
     pub total: Option<Duration>,
 }

@@ -325,8 +325,9 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let openai = "[providers.openai]\n";
     same(&part(&["providers", "openai"], &examples), openai);
     let model = format!("{openai}[models.chat]\ntargets = [\"openai/gpt-4o\"]\n");
-    let defaults = part(&["models", "chat"], &["targets"]).replace("[models.chat]", "");
+    let defaults = part(&["models", "chat"], &["targets", "fallback"]).replace("[models.chat]", "");
     same(&format!("{model}{defaults}"), &model);
+    same(&part(&["smart"], &["rules"]), "");
     let examples = ["hash", "team", "user", "tags", "models", "aliases", "expires"];
     let key = "[keys.ci]\nsecret = \"env:SET\"\n";
     same(&format!("{key}{}", part(&["keys", "ci"], &examples).replace("[keys.ci]", "")), key);

@@ -53,13 +53,18 @@ pub fn fixed(actions: Vec<Action>) -> Script {
     std::sync::Arc::new(move |_| actions.clone())
 }
 
+/// Has no divisor in common with the number of ports: each is met once a round.
+const LEAP: u32 = 7_919;
+
 /// A port of the loopback where nobody listens. None that the kernel gives to outgoing connections
 /// (from 32768 on): one of the suite's own clients would take it before its listener does.
 pub fn closed_port() -> u16 {
     static NEXT: OnceLock<AtomicU16> = OnceLock::new();
     let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
     loop {
-        let port = 12_000 + next.fetch_add(1, Ordering::Relaxed) % 20_000;
+        // In leaps, so that two suites that begin side by side do not walk the same road.
+        let n = u32::from(next.fetch_add(1, Ordering::Relaxed));
+        let port = 12_000 + (n * LEAP % 20_000) as u16;
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }

@@ -14,7 +14,8 @@ mod scan;
 
 pub use edit::Edits;
 pub use params::{apply_params, with_include_usage};
-pub use read::{LIMIT_MAX, N_MAX, NAME_BYTES_MAX};
+pub use read::{CHAT, COMPLETIONS, Form, INPUT, LIMIT_MAX, MESSAGES, N_MAX, NAME_BYTES_MAX, OTHER};
+pub use read::RESPONSES;
 pub use scan::MEMBERS_MAX;
 
 /// Deeper nesting than this is refused; the outermost object is level 1.
@@ -159,6 +160,10 @@ impl Peek {
     pub fn find(&self, name: &str) -> Option<&Member> {
         self.members.iter().find(|m| m.is_named(name, &self.body))
     }
+    /// A member of a body that is no JSON: its value lies there.
+    pub(crate) fn span(name: &str, value: Range<usize>) -> Member {
+        Member { unescaped: Some(name.into()), key: value.start..value.start, value }
+    }
     /// A member's name, unescaped.
     #[must_use]
     pub fn name<'a>(&'a self, member: &'a Member) -> &'a str {
@@ -181,9 +186,17 @@ impl Peek {
 /// # Errors
 /// [`BadBody`], in the words the caller sees.
 pub fn chat(body: Bytes) -> Result<Peek, BadBody> {
+    form(body, &CHAT)
+}
+
+/// Reads a body of any dialect.
+///
+/// # Errors
+/// [`BadBody`], in the words the caller sees.
+pub fn form(body: Bytes, form: &Form) -> Result<Peek, BadBody> {
     let members = check(&body)?;
     let peek = Peek { body, members, ..Peek::default() };
-    read::chat(read::merge_extra(peek)?)
+    read::form(read::merge_extra(peek, form)?, form)
 }
 
 /// Reads a body that no caller wrote, such as a translated one, for [`apply_params`] alone: its

@@ -14,27 +14,41 @@ pub const LIMIT_MAX: u64 = (1 << 53) - 1;
 /// Largest `n`, OpenAI's own.
 pub const N_MAX: u64 = 128;
 
-/// Every member that is read here. Each may stand once: with two, we would act on one and the
-/// provider on the other.
-const READ: [&str; 10] = [
-    "model",
-    "messages",
-    "stream",
-    "stream_options",
-    "max_tokens",
-    "max_completion_tokens",
-    "n",
-    OWN[0],
-    OWN[1],
-    OWN[2],
-];
+/// What is read of one dialect's body.
+#[derive(Debug, Clone, Copy)]
+pub struct Form {
+    /// The member that holds the prompt.
+    pub prompt: &'static str,
+    /// The prompt must be an array that is not empty; else it must only stand there.
+    pub list: bool,
+    /// Members that limit the output in tokens; of several the smaller counts.
+    pub limits: &'static [&'static str],
+}
+
+/// Chat completions.
+pub const CHAT: Form =
+    Form { prompt: "messages", list: true, limits: &["max_tokens", "max_completion_tokens"] };
+/// Anthropic's Messages, and the counting of their tokens.
+pub const MESSAGES: Form = Form { prompt: "messages", list: true, limits: &["max_tokens"] };
+/// Responses.
+pub const RESPONSES: Form = Form { prompt: "input", list: false, limits: &["max_output_tokens"] };
+/// Completions of a bare prompt.
+pub const COMPLETIONS: Form = Form { prompt: "prompt", list: false, limits: &["max_tokens"] };
+/// Embeddings and moderations.
+pub const INPUT: Form = Form { prompt: "input", list: false, limits: &[] };
+/// Bodies that are handed on: only what every endpoint has is read.
+pub const OTHER: Form = Form { prompt: "", list: false, limits: &[] };
+
+/// Members that are read whatever the dialect. Each member that is read may stand once: with two,
+/// we would act on one and the provider on the other.
+const READ: [&str; 6] = ["model", "stream", "stream_options", OWN[0], OWN[1], OWN[2]];
 
 /// What `extra_body` may not hold: who answers and how is said at the top level only.
 const NOT_IN_EXTRA: [&str; 4] = ["model", "stream", "stream_options", "extra_body"];
 
 /// Moves the members of `extra_body` to the top level, where it is given.
-pub(super) fn merge_extra(peek: Peek) -> Result<Peek, BadBody> {
-    once(&peek)?;
+pub(super) fn merge_extra(peek: Peek, form: &Form) -> Result<Peek, BadBody> {
+    once(&peek, form)?;
     let Some(extra) = peek.find("extra_body") else {
         return Ok(peek);
     };
@@ -86,18 +100,19 @@ fn merged(peek: &Peek, inner: &Peek) -> Segments {
 }
 
 /// Fills in what the members say.
-pub(super) fn chat(mut peek: Peek) -> Result<Peek, BadBody> {
-    once(&peek)?;
-    messages(&peek)?;
+pub(super) fn form(mut peek: Peek, form: &Form) -> Result<Peek, BadBody> {
+    once(&peek, form)?;
+    prompt(&peek, form)?;
     peek.model = name(&peek, "model", false)?;
     peek.stream = flag(&peek, "stream")?;
     peek.include_usage = include_usage(&peek)?;
-    let limits = [
-        integer(&peek, "max_tokens", LIMIT_MAX)?,
-        integer(&peek, "max_completion_tokens", LIMIT_MAX)?,
-    ];
-    peek.max_tokens = limits.into_iter().flatten().min();
-    peek.n = integer(&peek, "n", N_MAX)?.unwrap_or(1);
+    for limit in form.limits {
+        let limit = integer(&peek, limit, LIMIT_MAX)?;
+        peek.max_tokens = peek.max_tokens.into_iter().chain(limit).min();
+    }
+    if form.counts() {
+        peek.n = integer(&peek, "n", N_MAX)?.unwrap_or(1);
+    }
     peek.task_type = name(&peek, "task_type", true)?;
     peek.budget_tier = name(&peek, "budget_tier", true)?;
     Ok(peek)
@@ -113,15 +128,30 @@ pub(super) fn inner(peek: &Peek, member: &Member) -> Result<Peek, BadBody> {
     Ok(Peek { body, members, ..Peek::default() })
 }
 
+impl Form {
+    /// Its callers may ask for several answers by `n`.
+    fn counts(&self) -> bool {
+        matches!(self.prompt, "prompt") || self.limits.len() > 1
+    }
+
+    fn reads(&self, name: &str) -> bool {
+        READ.contains(&name)
+            || self.prompt == name
+            || self.limits.contains(&name)
+            || (name == "n" && self.counts())
+    }
+}
+
 /// Refuses a second member of a name we read.
-fn once(peek: &Peek) -> Result<(), BadBody> {
-    let mut seen = [false; READ.len()];
+fn once(peek: &Peek, form: &Form) -> Result<(), BadBody> {
+    let mut seen: Vec<&str> = Vec::with_capacity(READ.len() + 4);
     for member in &peek.members {
-        let known = READ.iter().zip(&mut seen).find(|(name, _)| member.is_named(name, &peek.body));
-        if let Some((name, seen)) = known
-            && std::mem::replace(seen, true)
-        {
+        let name = peek.name(member);
+        if seen.contains(&name) {
             return Err(BadBody::twice(name));
+        }
+        if form.reads(name) {
+            seen.push(name);
         }
     }
     Ok(())
@@ -132,14 +162,18 @@ fn text<'a>(peek: &'a Peek, member: &Member) -> &'a str {
     std::str::from_utf8(peek.value(member)).unwrap_or_default()
 }
 
-fn messages(peek: &Peek) -> Result<(), BadBody> {
-    let Some(member) = peek.find("messages") else {
-        return Err(BadBody::member("messages", "`messages` is missing"));
-    };
-    match peek.value(member) {
-        [b'[', rest @ ..] if rest.trim_ascii_start() != b"]" => Ok(()),
-        [b'[', ..] => Err(BadBody::member("messages", "`messages` must not be empty")),
-        _ => Err(BadBody::member("messages", "`messages` must be an array")),
+fn prompt(peek: &Peek, form: &Form) -> Result<(), BadBody> {
+    let name = form.prompt;
+    let fault = |what: &str| Err(BadBody::member(name, format!("`{name}` {what}")));
+    match peek.find(name).map(|member| peek.value(member)) {
+        _ if name.is_empty() => Ok(()),
+        None => fault("is missing"),
+        Some([b'[', rest @ ..]) if form.list && rest.trim_ascii_start() == b"]" => {
+            fault("must not be empty")
+        }
+        Some([b'[', ..]) => Ok(()),
+        Some(_) if form.list => fault("must be an array"),
+        Some(_) => Ok(()),
     }
 }
 

@@ -9,11 +9,14 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub mod anthropic;
+pub mod bedrock;
+pub mod cohere;
 mod edit;
 pub mod gemini;
 mod listen;
 pub mod ollama;
 pub mod openai;
+pub mod qianfan;
 mod scribe;
 
 /// A provider protocol.
@@ -31,6 +34,12 @@ pub enum Wire {
     Vertex,
     /// Ollama's own `/api/chat`.
     Ollama,
+    /// Amazon Bedrock's Converse.
+    Bedrock,
+    /// Baidu Qianfan's first chat (wenxinworkshop); its second is OpenAI's.
+    Qianfan,
+    /// Cohere's second chat.
+    Cohere,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
@@ -41,6 +50,9 @@ pub const WIRES: &[(&str, Wire)] = &[
     ("gemini", Wire::Gemini),
     ("vertex", Wire::Vertex),
     ("ollama", Wire::Ollama),
+    ("bedrock", Wire::Bedrock),
+    ("qianfan", Wire::Qianfan),
+    ("cohere", Wire::Cohere),
 ];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
@@ -51,11 +63,20 @@ pub struct Quirks {
     pub stream_options: bool,
     /// Usage comes in the stream without being asked for, so nothing is injected.
     pub usage_unasked: bool,
+    /// Within tool loops the model wants its `reasoning_content` back; others refuse the member.
+    pub reasoning_back: bool,
+    /// It has `/responses` beside its chat.
+    pub responses: bool,
+    /// It has `/completions` of a bare prompt for every model.
+    pub completions: bool,
 }
 
 impl Default for Quirks {
     fn default() -> Self {
-        Self { stream_options: true, usage_unasked: false }
+        Self { stream_options: true, usage_unasked: false, reasoning_back: false,
+            responses: false,
+            completions: false,
+        }
     }
 }
 
@@ -73,7 +94,7 @@ pub struct Params {
 }
 
 /// What a request is made from.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The caller's body, read.
     pub peek: &'a Peek,
@@ -179,6 +200,10 @@ pub trait Reply: Send {
     fn cut(&mut self, step: &mut Step);
     /// What is known so far.
     fn tap(&mut self) -> &mut Tap;
+    /// The error as the last event of this stream, where it depends on what was sent before.
+    fn error(&mut self, _error: &ApiError, _request_id: &str) -> Option<Bytes> {
+        None
+    }
 }
 
 /// A non-stream reply, read and normalised.
@@ -207,6 +232,9 @@ impl Wire {
             Self::Gemini => gemini::request(gemini::Door::Studio, ask),
             Self::Vertex => gemini::request(gemini::Door::Vertex, ask),
             Self::Ollama => ollama::request(ask),
+            Self::Bedrock => bedrock::request(ask),
+            Self::Qianfan => qianfan::request(ask),
+            Self::Cohere => cohere::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -217,6 +245,9 @@ impl Wire {
             Self::Anthropic => anthropic::stream(context),
             Self::Gemini | Self::Vertex => gemini::stream(context),
             Self::Ollama => ollama::stream(context),
+            Self::Bedrock => bedrock::stream(context),
+            Self::Qianfan => qianfan::stream(context),
+            Self::Cohere => cohere::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -229,6 +260,9 @@ impl Wire {
             Self::Anthropic => anthropic::whole(body, context),
             Self::Gemini | Self::Vertex => gemini::whole(body, context),
             Self::Ollama => ollama::whole(body, context),
+            Self::Bedrock => bedrock::whole(body, context),
+            Self::Qianfan => qianfan::whole(body, context),
+            Self::Cohere => cohere::whole(body, context),
         }
     }
 }

@@ -5,7 +5,10 @@ use crate::config::value::{Shape, Table, Value, View, join, json};
 use weir_filters::wire::{Params, Quirks};
 
 const PARAMS: Shape = Shape { known: &["rename", "drop", "defaults", "clamp"], later: &[] };
-const QUIRKS: Shape = Shape { known: &["stream_options", "usage_unasked"], later: &[] };
+const QUIRKS: Shape = Shape {
+    known: &["stream_options", "usage_unasked", "reasoning_back", "responses", "completions"],
+    later: &[],
+};
 
 /// Members that weir itself reads and writes: an edit of theirs would break the request.
 const OWN_MEMBERS: &[&str] = &["model", "stream", "messages"];
@@ -17,7 +20,21 @@ pub(super) fn quirks(v: &View<'_>) -> Quirks {
     Quirks {
         stream_options: v.boolean("stream_options", usual.stream_options),
         usage_unasked: v.boolean("usage_unasked", usual.usage_unasked),
+        reasoning_back: v.boolean("reasoning_back", usual.reasoning_back),
+        responses: v.boolean("responses", usual.responses),
+        completions: v.boolean("completions", usual.completions),
     }
+}
+
+/// At another address than the preset's own, what stands beside the wire itself is there only if
+/// the user says so.
+pub(super) fn elsewhere(user: &View<'_>, quirks: &mut Quirks) {
+    let said = |key: &str| match user.get("quirks").map(|node| &node.value) {
+        Some(Value::Table(table)) => table.contains_key(key),
+        _ => false,
+    };
+    quirks.responses &= said("responses");
+    quirks.completions &= said("completions");
 }
 
 pub(super) fn params(v: &View<'_>) -> Params {

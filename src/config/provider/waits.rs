@@ -31,6 +31,7 @@ pub(super) fn timeouts(v: &View<'_>) -> Timeouts {
         idle: v.duration_or_off("idle", seconds(120)),
         write: v.duration_or_off("write", seconds(60)),
         reply: v.duration_or_off("reply", seconds(300)),
+        quick_reply: v.duration_or_off("reply", seconds(30)),
         total: v.duration_or_off("total", seconds(600)),
     }
 }

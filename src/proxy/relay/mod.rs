@@ -16,9 +16,10 @@ use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use std::time::{Duration, Instant};
+use weir_filters::dialect::{Api, Memo};
 use weir_filters::error::{ApiError, Class, Code, Failure};
 use weir_filters::wire::{Reply, ReplyContext, Wire};
 
@@ -29,6 +30,19 @@ pub enum Turn {
     On,
     /// What is written now is the last of it, whatever the provider still sends.
     End,
+}
+
+/// How a reply is read.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// What the caller speaks.
+    pub api: Api,
+    /// What the provider speaks.
+    pub wire: Wire,
+    /// What was asked of it.
+    pub memo: Memo,
+    /// Names and numbers of the request.
+    pub context: ReplyContext,
 }
 
 /// What the caller has got.
@@ -53,6 +67,8 @@ enum Replying {
     Whole {
         pieces: Vec<Bytes>,
         size: usize,
+        /// The provider's `content-type`, where the caller is to see it.
+        kind: Option<HeaderValue>,
     },
     Error {
         status: u16,
@@ -71,7 +87,7 @@ pub struct Exchange {
     /// The body of the running try.
     pub feed: Feed,
     /// How the running try's reply is read.
-    context: Option<(Wire, ReplyContext)>,
+    reading: Option<Reading>,
     replying: Replying,
     sent: Sent,
     /// The caller speaks HTTP/1.0: its answer ends with the connection.
@@ -103,7 +119,7 @@ impl Exchange {
             ticket: Some(ticket),
             committed: None,
             feed: Feed::default(),
-            context: None,
+            reading: None,
             replying: Replying::Waiting,
             sent: Sent::Nothing,
             close_delimited,
@@ -193,7 +209,10 @@ impl Exchange {
 
     /// A try begins: its body, and how its reply will be read.
     pub fn begin(&mut self, attempt: Attempt) {
-        self.context = Some((attempt.provider.wire, attempt.context));
+        let api = self.ticket.as_ref().map_or(Api::Chat, |t| t.arrival.api);
+        let wire = attempt.provider.wire;
+        let (memo, context) = (attempt.memo, attempt.context);
+        self.reading = Some(Reading { api, wire, memo, context });
         self.replying = Replying::Waiting;
         self.feed = Feed::new(attempt.outgoing.body);
     }
@@ -245,21 +264,31 @@ impl Exchange {
         let (outcome, error) = self.error().unwrap_or_else(|| {
             (Outcome::UpstreamError, super::internal("the request could not be finished"))
         });
+        let event = self.error_event(&error);
         let last = match self.ticket.as_ref() {
             Some(ticket) if self.sent == Sent::Nothing => match answer::error(ticket, &error) {
                 Ok((header, body)) => Last::Answer(header, body),
                 Err(_) => Last::Nothing,
             },
-            Some(ticket) => {
-                let (dialect, id) = (ticket.arrival.dialect, &ticket.arrival.request_id);
-                Last::Event(error.event(dialect, id))
-            }
+            Some(_) => event.map_or(Last::Nothing, Last::Event),
             None => Last::Nothing,
         };
         let status = if self.sent == Sent::Nothing { error.status } else { 200 };
         self.commit(outcome, status, Some(&error));
         self.ended = true;
         last
+    }
+
+    /// The error in the words of the stream that has begun.
+    fn error_event(&mut self, error: &ApiError) -> Option<Bytes> {
+        let arrival = &self.ticket.as_ref()?.arrival;
+        let said = match &mut self.replying {
+            Replying::Stream { filter, .. } if self.sent == Sent::Content => {
+                filter.error(error, &arrival.request_id)
+            }
+            _ => None,
+        };
+        Some(said.unwrap_or_else(|| arrival.api.error_event(error, &arrival.request_id)))
     }
 
     /// Writes the event, with what the reply has told so far.

@@ -3,7 +3,7 @@
 use super::super::answer;
 use super::super::session::{Clock, REJECTED, Timer};
 use super::batch::Batch;
-use super::{Exchange, Replying, Sent, Turn};
+use super::{Exchange, Reading, Replying, Sent, Turn};
 use crate::flow::Ticket;
 #[cfg(debug_assertions)]
 use crate::flow::failpoint;
@@ -11,7 +11,7 @@ use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
@@ -75,8 +75,7 @@ impl Exchange {
         }
         let status = header.status.as_u16();
         let stream = self.is_streaming();
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.clone())
-        else {
+        let (Some(ticket), Some(reading)) = (self.ticket.as_mut(), self.reading.clone()) else {
             return Ok(Turn::On);
         };
         ticket.replied(status);
@@ -85,9 +84,12 @@ impl Exchange {
             let headers = header.headers.clone();
             Replying::Error { status, headers, pieces: Vec::new(), size: 0 }
         } else if stream {
-            Replying::Stream { filter: wire.stream(context), prelude: Vec::new(), begun: false }
+            let filter = reading.api.stream(reading.wire, reading.memo, reading.context);
+            Replying::Stream { filter, prelude: Vec::new(), begun: false }
         } else {
-            Replying::Whole { pieces: Vec::new(), size: 0 }
+            let opaque = reading.api.is_opaque();
+            let kind = header.headers.get("content-type").filter(|_| opaque).cloned();
+            Replying::Whole { pieces: Vec::new(), size: 0, kind }
         };
         if end { self.end(true, clock, batch) } else { Ok(Turn::On) }
     }
@@ -120,7 +122,7 @@ impl Exchange {
                     return Ok(turn);
                 }
             }
-            Replying::Whole { pieces, size } => {
+            Replying::Whole { pieces, size, .. } => {
                 *size += len;
                 pieces.push(piece);
                 let room = *size <= REPLY_BYTES_MAX;
@@ -159,9 +161,9 @@ impl Exchange {
                     self.fail(Fault::Invalid, &no_end(), batch)
                 }
             }
-            Replying::Whole { pieces, .. } => {
+            Replying::Whole { pieces, kind, .. } => {
                 batch.end = true;
-                self.whole(&pieces, batch)
+                self.whole(&pieces, kind, batch)
             }
             Replying::Error { status, headers, pieces, .. } => {
                 batch.end = true;
@@ -197,7 +199,7 @@ impl Exchange {
         if self.sent < Sent::Content && (!step.started || (failed && !step.alive)) {
             // The first event of an answer shows that it has begun: its first token gets the
             // whole wait once more from here. Comments show nothing.
-            if !*begun && step.out.iter().any(|b| b.starts_with(b"data:")) {
+            if !*begun && step.out.iter().any(|b| !b.starts_with(b":")) {
                 *begun = true;
                 let wait = self.ticket.as_ref().and_then(Ticket::first_token);
                 clock.arm(Timer::FirstToken, batch.now, wait);
@@ -254,9 +256,13 @@ impl Exchange {
         Ok(())
     }
 
-    fn whole(&mut self, pieces: &[Bytes], batch: &mut Batch) -> Result<Turn> {
-        let (Some(ticket), Some((wire, context))) = (self.ticket.as_mut(), self.context.take())
-        else {
+    fn whole(
+        &mut self,
+        pieces: &[Bytes],
+        kind: Option<HeaderValue>,
+        batch: &mut Batch,
+    ) -> Result<Turn> {
+        let (Some(ticket), Some(reading)) = (self.ticket.as_mut(), self.reading.take()) else {
             return Ok(Turn::End);
         };
         let body = match pieces {
@@ -265,15 +271,22 @@ impl Exchange {
         };
         #[cfg(debug_assertions)]
         failpoint::pass(failpoint::Point::PanicInFilter);
-        match wire.whole(body, context) {
+        let Reading { api, wire, memo, context } = reading;
+        match api.whole(wire, &memo, body, context) {
             Ok(mut whole) => {
                 ticket.first_content(batch.now);
                 ticket.own_since(batch.now);
+                if let Some(admission) = ticket.admission.as_ref() {
+                    ticket.record.units = api.units(&admission.peek, &whole.body);
+                }
                 let measured = ticket.measure(Outcome::Success, Some(&mut whole.tap));
                 // Settled before the header, which tells what is left.
                 ticket.settle(&measured);
-                let cost = measured.cost;
-                batch.header = Some(answer::json_header(ticket, whole.body.len(), cost)?);
+                let mut header = answer::json_header(ticket, whole.body.len(), measured.cost)?;
+                if let Some(kind) = kind {
+                    header.insert_header("content-type", kind)?;
+                }
+                batch.header = Some(header);
                 batch.body.push(whole.body);
                 self.sent = Sent::Content;
                 self.commit_with(Outcome::Success, 200, None, Some(&mut whole.tap));
@@ -323,10 +336,8 @@ impl Exchange {
         if self.feed.is_done() { Turn::On } else { Turn::End }
     }
 
-    fn say(&self, error: &ApiError, batch: &mut Batch) {
-        if let Some(ticket) = self.ticket.as_ref() {
-            batch.body.push(error.event(ticket.arrival.dialect, &ticket.arrival.request_id));
-        }
+    fn say(&mut self, error: &ApiError, batch: &mut Batch) {
+        batch.body.extend(self.error_event(error));
         batch.end = true;
     }
 

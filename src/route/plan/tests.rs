@@ -42,6 +42,7 @@ fn provider(name: &str, keys: usize) -> Provider {
             idle: None,
             write: None,
             reply: None,
+            quick_reply: None,
             total: None,
         },
         retry: Retry { attempts: 3, backoff: SECOND, max_backoff: 4 * SECOND, on: all.clone() },

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// One event's data. Members are read when the type says that they matter, so an event that is not
 /// known yet may hold anything.
 #[derive(Debug, Deserialize)]
-pub(super) struct Event<'a> {
+pub(crate) struct Event<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<Text<'a>>,
     #[serde(borrow)]
@@ -26,19 +26,22 @@ pub(super) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    pub(super) fn index(&self) -> u64 {
+    pub(crate) fn index(&self) -> u64 {
         self.index.and_then(|raw| raw.get().parse().ok()).unwrap_or_default()
     }
-    pub(super) fn delta(&self) -> Option<Delta<'a>> {
+    pub(crate) fn delta(&self) -> Option<Delta<'a>> {
         read(self.delta)
     }
-    pub(super) fn block(&self) -> Option<Block<'a>> {
+    pub(crate) fn block(&self) -> Option<Block<'a>> {
         read(self.content_block)
     }
-    pub(super) fn message(&self) -> Option<Start<'a>> {
+    pub(crate) fn raw_block(&self) -> Option<&'a str> {
+        self.content_block.map(RawValue::get)
+    }
+    pub(crate) fn message(&self) -> Option<Start<'a>> {
         read(self.message)
     }
-    pub(super) fn usage(&self) -> Option<Tokens> {
+    pub(crate) fn usage(&self) -> Option<Tokens> {
         read(self.usage)
     }
 }
@@ -49,7 +52,7 @@ fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
 
 /// `delta` of `content_block_delta` and `message_delta`. Strings that are only handed on stay raw.
 #[derive(Debug, Deserialize)]
-pub(super) struct Delta<'a> {
+pub(crate) struct Delta<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<Text<'a>>,
     #[serde(borrow)]
@@ -62,11 +65,20 @@ pub(super) struct Delta<'a> {
     pub signature: Option<Text<'a>>,
     #[serde(borrow)]
     pub stop_reason: Option<Text<'a>>,
+    /// Null is a value here: clients miss the key.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub stop_sequence: Option<&'a RawValue>,
+}
+
+pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
 }
 
 /// A content block, as a stream begins it or as a whole message holds it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Block<'a> {
+pub(crate) struct Block<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Text<'a>,
     #[serde(borrow)]
@@ -87,7 +99,7 @@ pub(super) struct Block<'a> {
 
 /// `message` of `message_start`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Start<'a> {
+pub(crate) struct Start<'a> {
     #[serde(borrow)]
     pub id: Option<Text<'a>>,
     #[serde(borrow)]
@@ -97,14 +109,14 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    pub(super) fn usage(&self) -> Option<Tokens> {
+    pub(crate) fn usage(&self) -> Option<Tokens> {
         read(self.usage)
     }
 }
 
 /// Usage as Messages reports it, every number optional.
 #[derive(Debug, Default, Clone, Deserialize)]
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
@@ -120,7 +132,7 @@ struct Details {
 impl Tokens {
     /// Later numbers replace earlier ones, each on its own: they are totals, never increments, and
     /// a number that is left out still stands.
-    pub(super) fn overwrite(&mut self, later: Self) {
+    pub(crate) fn overwrite(&mut self, later: Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cache_read_input_tokens =
             later.cache_read_input_tokens.or(self.cache_read_input_tokens);
@@ -131,7 +143,7 @@ impl Tokens {
     }
 
     /// `None` when nothing was reported. `input_tokens` does not include what the cache had.
-    pub(super) fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<Usage> {
         if self.input_tokens.is_none() && self.output_tokens.is_none() {
             return None;
         }
@@ -145,8 +157,13 @@ impl Tokens {
         ))
     }
 
+    /// Both numbers that clients need are there.
+    pub(crate) fn is_full(&self) -> bool {
+        self.input_tokens.is_some() && self.output_tokens.is_some()
+    }
+
     /// The provider has said how much it wrote.
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         self.output_tokens.is_some()
     }
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 /// A message, read.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(crate) struct Message {
     pub id: Option<String>,
     pub model: Option<String>,
     pub completion: Completion,
@@ -75,7 +75,7 @@ pub(super) fn counted(counter: &mut Counter, prompt_tokens: u64) -> Usage {
 ///
 /// # Errors
 /// As [`whole`].
-pub(super) fn read(body: &[u8], id: &str) -> Result<Message, Failure> {
+pub(crate) fn read(body: &[u8], id: &str) -> Result<Message, Failure> {
     let none = |why: &str| Failure::new(Class::Invalid, 200, why);
     let shape: Shape<'_> = match serde_json::from_slice(body) {
         Ok(shape) => shape,

@@ -9,7 +9,7 @@ use crate::wire::edit;
 use serde_json::value::RawValue;
 
 /// The version of Messages that this wire is written to.
-const VERSION: &str = "2023-06-01";
+pub(crate) const VERSION: &str = "2023-06-01";
 /// `max_tokens` is required; this is for callers and models that say nothing. Small enough for
 /// every model of the family, long enough for most answers.
 const MAX_TOKENS_DEFAULT: u64 = 4096;
@@ -244,7 +244,7 @@ fn is_tier(raw: &RawValue) -> bool {
 
 /// A share of the output for thinking. `None`: no thinking asked for, an effort that is unknown, or
 /// an output too small for the provider's least budget.
-fn budget(effort: &str, max_tokens: u64) -> Option<u64> {
+pub(in crate::wire) fn budget(effort: &str, max_tokens: u64) -> Option<u64> {
     let tenths = match effort {
         "minimal" => 1,
         "low" => 2,

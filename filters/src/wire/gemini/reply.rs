@@ -198,13 +198,7 @@ impl Speech {
         }
     }
 
-    fn call(
-        &mut self,
-        at: usize,
-        call: &Call<'_>,
-        signature: Option<&str>,
-        scribe: &mut Scribe,
-    ) {
+    fn call(&mut self, at: usize, call: &Call<'_>, signature: Option<&str>, scribe: &mut Scribe) {
         let goes_on = call.will_continue == Some(true);
         if let Some(name) = call.name.as_deref().filter(|name| !name.is_empty()) {
             self.close_call(at, scribe);
@@ -237,8 +231,8 @@ impl Speech {
     }
 }
 
-/// `finishReason` in OpenAI's words. A call ends with STOP too, so `tools` decides there. Words that
-/// are not known (OTHER, MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL) are a stop.
+/// `finishReason` in OpenAI's words. A call ends with STOP too, so `tools` decides there. Words
+/// that are not known (OTHER, MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL) are a stop.
 fn finish_reason(reason: &str, tools: bool) -> &'static str {
     match reason {
         "MAX_TOKENS" | "2" => "length",

@@ -18,6 +18,7 @@ mod stream;
 mod usage;
 mod whole;
 
+pub(crate) use request::path;
 pub(super) use request::request;
 pub(super) use whole::whole;
 

@@ -28,7 +28,7 @@ pub(in crate::wire) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, Ap
         strip_usage = true;
     }
     let dropped = apply_params(ask.params, peek, &mut edits).map_err(bad_body)?;
-    let path = if wire == Wire::Azure { azure_path(ask) } else { "/chat/completions".to_owned() };
+    let path = path(wire, ask, "chat/completions");
     let body = edits.apply(peek);
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage })
 }
@@ -42,17 +42,22 @@ fn bad_body(bad: BadBody) -> ApiError {
     }
 }
 
+/// The path of an endpoint, such as `chat/completions`, behind the provider's base URL.
+pub(crate) fn path(wire: Wire, ask: &Ask<'_>, endpoint: &str) -> String {
+    if wire == Wire::Azure { azure_path(ask, endpoint) } else { format!("/{endpoint}") }
+}
+
 /// Azure has the deployment in the path, except on its v1 surface, which is OpenAI's own.
-fn azure_path(ask: &Ask<'_>) -> String {
+fn azure_path(ask: &Ask<'_>, endpoint: &str) -> String {
     let base = ask.base_url.trim_end_matches('/');
     if base.contains("/openai/v1") {
         let version = ask.api_version.map(|version| format!("?api-version={}", encode(version)));
-        return format!("/chat/completions{}", version.unwrap_or_default());
+        return format!("/{endpoint}{}", version.unwrap_or_default());
     }
     let root = if base.ends_with("/openai") { "" } else { "/openai" };
     let version = ask.api_version.unwrap_or(AZURE_API_VERSION);
     let (model, version) = (encode(ask.model), encode(version));
-    format!("{root}/deployments/{model}/chat/completions?api-version={version}")
+    format!("{root}/deployments/{model}/{endpoint}?api-version={version}")
 }
 
 /// Percent-encodes all but RFC 3986's unreserved characters.

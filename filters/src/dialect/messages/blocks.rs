@@ -1,0 +1,252 @@
+//! Content blocks of a Messages request, and the parts of a chat that they become.
+
+use super::request::parse;
+use crate::chat::raw::{Members, Text, put_member, put_name, put_raw};
+use crate::chat::wrong;
+use crate::error::ApiError;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// One block.
+#[derive(Debug)]
+pub(super) enum Block<'a> {
+    Text {
+        text: Text<'a>,
+        cache: Option<&'a RawValue>,
+    },
+    /// A picture's URL, `data:` ones included.
+    Image {
+        url: String,
+        cache: Option<&'a RawValue>,
+    },
+    /// A document's `data:` URL.
+    File {
+        data: String,
+        name: Option<Text<'a>>,
+        cache: Option<&'a RawValue>,
+    },
+    Use {
+        id: Text<'a>,
+        name: Text<'a>,
+        input: &'a RawValue,
+    },
+    Result {
+        id: Text<'a>,
+        content: Vec<Block<'a>>,
+        error: bool,
+        cache: Option<&'a RawValue>,
+    },
+    /// With its provider's seal or without.
+    Thinking {
+        text: Text<'a>,
+        raw: &'a RawValue,
+        sealed: bool,
+    },
+    /// What a chat has no word for.
+    Other {
+        kind: String,
+    },
+}
+
+/// A part of a chat message.
+#[derive(Debug)]
+pub(super) enum Part<'b> {
+    Text { text: &'b str, cache: Option<&'b RawValue> },
+    Image { url: &'b str, cache: Option<&'b RawValue> },
+    File { data: &'b str, name: Option<&'b str>, cache: Option<&'b RawValue> },
+}
+
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    source: Option<&'a RawValue>,
+    #[serde(borrow)]
+    title: Option<Text<'a>>,
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_use_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    is_error: Option<bool>,
+    #[serde(borrow)]
+    cache_control: Option<&'a RawValue>,
+}
+
+impl<'a> Block<'a> {
+    /// # Errors
+    /// A block without what its type needs.
+    pub(super) fn read(at: &str, raw: &'a RawValue) -> Result<Self, ApiError> {
+        if raw.get().starts_with('"') {
+            return Ok(Self::Text { text: parse(at, raw)?, cache: None });
+        }
+        let shape: Shape<'a> = parse(at, raw)?;
+        let missing = |name: &str| {
+            let param = format!("{at}.{name}");
+            wrong(&param, &format!("{param} is missing"))
+        };
+        let cache = shape.cache_control;
+        Ok(match &*shape.kind {
+            "text" => Self::Text { text: shape.text.ok_or_else(|| missing("text"))?, cache },
+            "image" => {
+                let url = shape.source.and_then(|source| source_url(source, "image/png"));
+                match url.ok_or_else(|| missing("source"))? {
+                    file if file.starts_with("file:") => Self::Other { kind: "image".into() },
+                    url => Self::Image { url, cache },
+                }
+            }
+            "document" => document(shape, at)?,
+            "tool_use" => Self::Use {
+                id: shape.id.ok_or_else(|| missing("id"))?,
+                name: shape.name.ok_or_else(|| missing("name"))?,
+                input: shape.input.ok_or_else(|| missing("input"))?,
+            },
+            "tool_result" => Self::Result {
+                id: shape.tool_use_id.ok_or_else(|| missing("tool_use_id"))?,
+                content: match shape.content {
+                    Some(raw) => content(&format!("{at}.content"), raw)?,
+                    None => Vec::new(),
+                },
+                error: shape.is_error == Some(true),
+                cache,
+            },
+            "thinking" => Self::Thinking {
+                text: shape.thinking.unwrap_or_default(),
+                raw,
+                sealed: shape.signature.is_some_and(|seal| !seal.is_empty()),
+            },
+            "redacted_thinking" => Self::Thinking { text: Text::default(), raw, sealed: true },
+            other => Self::Other { kind: other.chars().take(64).collect() },
+        })
+    }
+
+    /// What a chat message holds of it.
+    pub(super) fn part(&self) -> Option<Part<'_>> {
+        match self {
+            Self::Text { text, cache } => Some(Part::Text { text, cache: *cache }),
+            Self::Image { url, cache } => Some(Part::Image { url, cache: *cache }),
+            Self::File { data, name, cache } => {
+                Some(Part::File { data, name: name.as_deref(), cache: *cache })
+            }
+            _ => None,
+        }
+    }
+
+    /// It is a text that begins so.
+    pub(super) fn starts_with(&self, start: &str) -> bool {
+        matches!(self, Self::Text { text, .. } if text.starts_with(start))
+    }
+
+    pub(super) fn cache(&self) -> Option<&RawValue> {
+        match self {
+            Self::Text { cache, .. }
+            | Self::Image { cache, .. }
+            | Self::File { cache, .. }
+            | Self::Result { cache, .. } => *cache,
+            _ => None,
+        }
+    }
+
+    pub(super) fn has_cache(&self) -> bool {
+        self.cache().is_some()
+    }
+}
+
+fn content<'a>(at: &str, raw: &'a RawValue) -> Result<Vec<Block<'a>>, ApiError> {
+    if raw.get().starts_with('"') {
+        return Ok(vec![Block::Text { text: parse(at, raw)?, cache: None }]);
+    }
+    let list: Vec<&'a RawValue> = parse(at, raw)?;
+    list.into_iter().enumerate().map(|(n, raw)| Block::read(&format!("{at}[{n}]"), raw)).collect()
+}
+
+fn document<'a>(shape: Shape<'a>, at: &str) -> Result<Block<'a>, ApiError> {
+    let cache = shape.cache_control;
+    let source = shape.source.and_then(|source| Members::of(source.get())).unwrap_or_default();
+    // A document of plain text is text to every model.
+    if source.text("type").as_deref() == Some("text")
+        && let Some(text) = source.text("data")
+    {
+        return Ok(Block::Text { text, cache });
+    }
+    match shape.source.and_then(|source| source_url(source, "application/pdf")) {
+        Some(data) if data.starts_with("data:") => {
+            Ok(Block::File { data, name: shape.title, cache })
+        }
+        Some(_) => Ok(Block::Other { kind: "document".into() }),
+        None => {
+            let param = format!("{at}.source");
+            Err(wrong(&param, &format!("{param}: a document needs data or a URL")))
+        }
+    }
+}
+
+/// `data:` URL or web URL of a source; `None` where it has neither.
+fn source_url(source: &RawValue, kind: &str) -> Option<String> {
+    let source = Members::of(source.get())?;
+    match source.text("type").as_deref() {
+        Some("url") => source.text("url").map(|url| url.0.into_owned()),
+        Some("base64") => {
+            let media = source.text("media_type");
+            let media = media.as_deref().unwrap_or(kind);
+            let data = source.text("data").filter(|data| !data.is_empty())?;
+            Some(format!("data:{media};base64,{}", &*data))
+        }
+        Some("text") => {
+            let data = source.text("data")?;
+            Some(format!("data:text/plain;base64,{}", STANDARD.encode(data.as_bytes())))
+        }
+        Some("file") => source.text("file_id").map(|id| format!("file:{}", &*id)),
+        _ => None,
+    }
+}
+
+impl Part<'_> {
+    /// Writes the part; `rich`: with its cache breakpoint.
+    pub(super) fn put(&self, out: &mut Vec<u8>, rich: bool) {
+        out.push(b'{');
+        let cache = match self {
+            Self::Text { text, cache } => {
+                put_member(out, "type", "text");
+                put_member(out, "text", text);
+                cache
+            }
+            Self::Image { url, cache } => {
+                put_member(out, "type", "image_url");
+                put_name(out, "image_url");
+                out.push(b'{');
+                put_member(out, "url", url);
+                out.push(b'}');
+                cache
+            }
+            Self::File { data, name, cache } => {
+                put_member(out, "type", "file");
+                put_name(out, "file");
+                out.push(b'{');
+                // OpenAI wants a name beside data.
+                put_member(out, "filename", name.unwrap_or("document.pdf"));
+                put_member(out, "file_data", data);
+                out.push(b'}');
+                cache
+            }
+        };
+        if let Some(cache) = cache.filter(|_| rich) {
+            put_raw(out, "cache_control", cache.get());
+        }
+        out.push(b'}');
+    }
+}

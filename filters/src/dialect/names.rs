@@ -1,0 +1,80 @@
+//! Names of tools: what a caller calls them, and what a provider can bear.
+
+use std::collections::BTreeMap;
+
+/// OpenAI's limit (openai-openapi, `FunctionObject.name`), and most others'.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Where a tool came from, for its calls to be told in the caller's own words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tool {
+    /// The caller's name.
+    pub name: String,
+    /// The namespace it stood in (Responses).
+    pub namespace: Option<String>,
+    /// It takes free text, not JSON (Responses).
+    pub custom: bool,
+}
+
+/// Tools by the name a provider knows them by; only those whose name or kind had to change.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(BTreeMap<String, Tool>);
+
+impl Names {
+    /// The provider's name of a tool.
+    pub(super) fn give(&mut self, tool: Tool) -> String {
+        let full = match &tool.namespace {
+            Some(space) => format!("{space}__{}", tool.name),
+            None => tool.name.clone(),
+        };
+        let given = sound(&full);
+        if given != tool.name || tool.custom {
+            self.0.insert(given.clone(), tool);
+        }
+        given
+    }
+
+    /// The tool behind a provider's name, where that is not simply a function of this name.
+    pub(super) fn find(&self, given: &str) -> Option<&Tool> {
+        self.0.get(given)
+    }
+
+    /// The caller's name of a tool.
+    pub(super) fn name<'a>(&'a self, given: &'a str) -> &'a str {
+        self.find(given).map_or(given, |tool| &tool.name)
+    }
+}
+
+/// The name itself where every provider takes it; else its allowed characters and a hash, so that
+/// two long names stay two.
+fn sound(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.len() <= NAME_BYTES_MAX && name.chars().all(fits) {
+        return name.to_owned();
+    }
+    // FNV-1a, 32 bits: the same name is the same in every process.
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+    let kept: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(55).collect();
+    format!("{kept}_{hash:08x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_provider_cannot_bear_is_renamed() {
+        let mut names = Names::default();
+        let plain = |name: &str| Tool { name: name.into(), ..Tool::default() };
+        assert_eq!(names.give(plain("get_weather")), "get_weather");
+        assert!(names.find("get_weather").is_none());
+        let long = "mcp__server__".repeat(6);
+        let given = [names.give(plain(&long)), names.give(plain(&format!("{long}x")))];
+        assert!(given[0] != given[1] && given.iter().all(|n| n.len() == 64));
+        assert_eq!(names.name(&given[0]), long);
+        let spaced = Tool { namespace: Some("agents".into()), ..plain("close") };
+        assert_eq!(names.give(spaced.clone()), "agents__close");
+        assert_eq!(names.find("agents__close"), Some(&spaced));
+    }
+}

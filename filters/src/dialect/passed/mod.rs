@@ -1,0 +1,173 @@
+//! Endpoints whose bodies are handed on: images, audio, rerank, moderations. Only the model is
+//! read and set; what is counted beside tokens is read out of request and reply.
+
+use crate::chat::raw::put_text;
+use crate::error::{ApiError, Class, Code, Failure, classify_event};
+use crate::peek::{self, BadBody, Edits, Peek, Segments, apply_params};
+use crate::tokens::Counter;
+use crate::usage::{Units, Usage};
+use crate::wire::{Ask, Outgoing, ReplyContext, Tap, Whole, Wire, openai};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+mod form;
+
+/// One such endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // each is its path in the table of `Passed::path`
+pub enum Passed {
+    ImageGeneration,
+    ImageEdit,
+    ImageVariation,
+    Speech,
+    Transcription,
+    Translation,
+    Rerank,
+    Moderation,
+}
+
+impl Passed {
+    /// Its path behind `/v1/`, and behind a provider's base URL.
+    #[must_use]
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::ImageGeneration => "images/generations",
+            Self::ImageEdit => "images/edits",
+            Self::ImageVariation => "images/variations",
+            Self::Speech => "audio/speech",
+            Self::Transcription => "audio/transcriptions",
+            Self::Translation => "audio/translations",
+            Self::Rerank => "rerank",
+            Self::Moderation => "moderations",
+        }
+    }
+
+    /// It answers at once or not at all.
+    pub(super) fn is_quick(self) -> bool {
+        matches!(self, Self::Rerank | Self::Moderation)
+    }
+
+    /// Reads a JSON body or a form.
+    ///
+    /// # Errors
+    /// [`BadBody`], in the words the caller sees.
+    pub(super) fn read(self, body: Bytes) -> Result<Peek, BadBody> {
+        if body.starts_with(b"--") {
+            return form::read(body);
+        }
+        let peek = peek::form(body, &peek::OTHER)?;
+        // The reply is gathered and handed on in one piece, whatever its form.
+        Ok(Peek { stream: false, ..peek })
+    }
+
+    /// The request for one try.
+    ///
+    /// # Errors
+    /// A provider that does not speak OpenAI's protocol.
+    pub(super) fn request(self, wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+        if !matches!(wire, Wire::OpenAi | Wire::Azure) {
+            let why = format!("the provider of this model has no {}", self.path());
+            return Err(ApiError::new(Code::InvalidRequest, why).param("model"));
+        }
+        let path = openai::path(wire, ask, self.path());
+        if ask.peek.body.starts_with(b"--") {
+            let headers = vec![("content-type", form::content_type(&ask.peek.body))];
+            let body = form::with_model(ask.peek, ask.model);
+            return Ok(Outgoing { path, headers, body, ..Outgoing::default() });
+        }
+        let mut edits = Edits::default();
+        let mut model = Vec::with_capacity(ask.model.len() + 2);
+        put_text(&mut model, ask.model);
+        edits.set("model", model);
+        let dropped = apply_params(ask.params, ask.peek, &mut edits).map_err(ApiError::from)?;
+        let body: Segments = edits.apply(ask.peek);
+        Ok(Outgoing { path, body, dropped, ..Outgoing::default() })
+    }
+
+    /// Reads a reply with status 200, whatever it is; it leaves as it came.
+    ///
+    /// # Errors
+    /// A JSON body that is an error.
+    pub(super) fn whole(self, body: Bytes, context: &ReplyContext) -> Result<Whole, Failure> {
+        if body.is_empty() {
+            return Err(Failure::new(Class::Invalid, 200, "the reply is empty"));
+        }
+        let reply = serde_json::from_slice::<Reply<'_>>(&body).unwrap_or_default();
+        let bare = reply.data.is_none() && reply.usage.is_none();
+        if reply.error.is_some_and(|raw| raw.get() != "null") && bare {
+            return Err(classify_event(&body));
+        }
+        let usage = reply.usage.and_then(|raw| serde_json::from_str::<Tokens>(raw.get()).ok());
+        let usage = usage.and_then(Tokens::usage);
+        let usage = usage.or_else(|| self.is_priced_by_units().then(Usage::default));
+        let counter = Counter::new(context.encoding);
+        Ok(Whole { body: body.clone(), tap: Tap { usage, finish: None, model: None, counter } })
+    }
+
+    /// Where a provider says no tokens, none were charged.
+    fn is_priced_by_units(self) -> bool {
+        !matches!(self, Self::Rerank)
+    }
+
+    /// What is counted beside tokens.
+    pub(super) fn units(self, request: &Peek, reply: &[u8]) -> Units {
+        let read = || serde_json::from_slice::<Reply<'_>>(reply).unwrap_or_default();
+        match self {
+            Self::ImageGeneration | Self::ImageEdit | Self::ImageVariation => {
+                let images = read().data.map_or(0, |list| list.len() as u64);
+                Units { images, ..Units::default() }
+            }
+            Self::Speech => {
+                let input = request.find("input").map(|member| request.value(member));
+                let text = input.and_then(|raw| serde_json::from_slice::<String>(raw).ok());
+                let characters = text.map_or(0, |text| text.chars().count() as u64);
+                Units { characters, ..Units::default() }
+            }
+            Self::Transcription | Self::Translation => {
+                let reply = read();
+                let used = reply.usage.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                let used: Option<f64> = used.and_then(|tokens: Tokens| tokens.seconds);
+                let seconds = used.or(reply.duration).filter(|seconds| *seconds > 0.0);
+                Units { seconds: seconds.unwrap_or_default(), ..Units::default() }
+            }
+            Self::Rerank | Self::Moderation => Units::default(),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Reply<'a> {
+    #[serde(borrow)]
+    data: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    duration: Option<f64>,
+}
+
+/// Usage as these endpoints report it: in the words of Responses or of chat.
+#[derive(Deserialize)]
+struct Tokens {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+    /// `type: "duration"` of transcriptions.
+    seconds: Option<f64>,
+}
+
+impl Tokens {
+    fn usage(self) -> Option<Usage> {
+        let input = self.input_tokens.or(self.prompt_tokens);
+        let output = self.output_tokens.or(self.completion_tokens);
+        if input.is_none() && output.is_none() && self.total_tokens.is_none() {
+            return None;
+        }
+        let output = output.unwrap_or_default();
+        let rest = self.total_tokens.unwrap_or_default().saturating_sub(output);
+        Some(Usage { input: input.unwrap_or(rest), output, ..Usage::default() })
+    }
+}

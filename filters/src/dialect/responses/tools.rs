@@ -1,0 +1,137 @@
+//! Tools of a Responses request as functions of a chat.
+
+use super::super::messages::parse;
+use super::super::names::{Names, Tool};
+use crate::chat::raw::{Members, Text, put_comma, put_member, put_name, put_raw};
+use crate::chat::wrong;
+use crate::error::ApiError;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What a custom tool takes, as a function's parameters: one text.
+const FREE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
+
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+    strict: Option<bool>,
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+}
+
+/// Writes the functions, a namespace's among them; names what else there is as dropped.
+pub(super) fn put_tools(
+    out: &mut Vec<u8>,
+    raw: Option<&RawValue>,
+    names: &mut Names,
+    dropped: &mut Vec<String>,
+) -> Result<(), ApiError> {
+    let list: Vec<&RawValue> = raw.map_or(Ok(Vec::new()), |raw| parse("tools", raw))?;
+    for (at, raw) in list.into_iter().enumerate() {
+        let at = format!("tools[{at}]");
+        let shape: Shape<'_> = parse(&at, raw)?;
+        let Some(inner) = shape.tools.filter(|_| &*shape.kind == "namespace") else {
+            put_tool(out, &shape, None, names, dropped);
+            continue;
+        };
+        let list: Vec<&RawValue> = parse(&at, inner)?;
+        for (n, raw) in list.into_iter().enumerate() {
+            let inner: Shape<'_> = parse(&format!("{at}.tools[{n}]"), raw)?;
+            put_tool(out, &inner, shape.name.as_deref(), names, dropped);
+        }
+    }
+    Ok(())
+}
+
+fn put_tool(
+    out: &mut Vec<u8>,
+    shape: &Shape<'_>,
+    namespace: Option<&str>,
+    names: &mut Names,
+    dropped: &mut Vec<String>,
+) {
+    let custom = &*shape.kind == "custom";
+    let Some(name) = shape.name.as_deref().filter(|_| custom || &*shape.kind == "function") else {
+        // The provider's own tools: nobody else has them.
+        dropped.push(format!("tools.{}", &*shape.kind));
+        return;
+    };
+    let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
+    let name = names.give(Tool { name, namespace, custom });
+    put_comma(out);
+    out.extend_from_slice(br#"{"type":"function","function":{"#);
+    put_member(out, "name", &name);
+    if let Some(description) = shape.description.filter(|raw| raw.get() != "null") {
+        put_raw(out, "description", description.get());
+    }
+    if custom {
+        put_raw(out, "parameters", FREE_TEXT);
+    } else if let Some(parameters) = shape.parameters.filter(|raw| raw.get() != "null") {
+        put_raw(out, "parameters", parameters.get());
+    }
+    // False is a chat's default, and some hosts do not know the member.
+    if shape.strict == Some(true) && !custom {
+        put_raw(out, "strict", "true");
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// Writes `tool_choice`.
+pub(super) fn put_choice(
+    out: &mut Vec<u8>,
+    raw: &RawValue,
+    names: &mut Names,
+    dropped: &mut Vec<String>,
+) -> Result<(), ApiError> {
+    if raw.get().starts_with('"') {
+        put_raw(out, "tool_choice", raw.get());
+        return Ok(());
+    }
+    let choice: Members<'_> = parse("tool_choice", raw)?;
+    match choice.text("type").as_deref() {
+        Some("function" | "custom") => {
+            let Some(name) = named(&choice, names) else {
+                return Err(wrong("tool_choice", "tool_choice names no function"));
+            };
+            put_name(out, "tool_choice");
+            put_function(out, &name);
+        }
+        Some("allowed_tools") => {
+            let list: Vec<Members<'_>> = match choice.get("tools") {
+                Some(raw) => parse("tool_choice.tools", raw)?,
+                None => Vec::new(),
+            };
+            out.extend_from_slice(br#","tool_choice":{"type":"allowed_tools","allowed_tools":{"#);
+            put_member(out, "mode", choice.text("mode").as_deref().unwrap_or("auto"));
+            put_name(out, "tools");
+            out.push(b'[');
+            for name in list.iter().filter_map(|tool| named(tool, names)) {
+                put_comma(out);
+                put_function(out, &name);
+            }
+            out.extend_from_slice(b"]}}");
+        }
+        _ => dropped.push("tool_choice".into()),
+    }
+    Ok(())
+}
+
+fn named(choice: &Members<'_>, names: &mut Names) -> Option<String> {
+    let name = choice.text("name")?.0.into_owned();
+    let namespace = choice.text("namespace").map(|text| text.0.into_owned());
+    let custom = choice.text("type").as_deref() == Some("custom");
+    Some(names.give(Tool { name, namespace, custom }))
+}
+
+fn put_function(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(br#"{"type":"function","function":{"#);
+    put_member(out, "name", name);
+    out.extend_from_slice(b"}}");
+}

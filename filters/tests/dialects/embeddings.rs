@@ -1,0 +1,130 @@
+//! Embeddings in both forms, completions of a prompt, and what is handed on.
+
+use super::replay::cases;
+use super::{To, chunks, context, filter, hello};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use weir_filters::dialect::{Api, Passed};
+use weir_filters::peek::Peek;
+use weir_filters::usage::Usage;
+use weir_filters::wire::{Quirks, Wire};
+
+fn vectors(asked: &str, reply: &Value) -> Value {
+    let body = json!({"model": "m", "input": "x", "encoding_format": asked});
+    let (_, _, memo) = To::new(Wire::OpenAi).ask(Api::Embeddings, &body);
+    let reply = Bytes::from(reply.to_string());
+    let whole = Api::Embeddings.whole(Wire::OpenAi, &memo, reply, context()).unwrap();
+    serde_json::from_slice(&whole.body).unwrap()
+}
+
+#[test]
+fn vectors_come_in_the_form_that_was_asked_for() {
+    let floats = json!([0.5, -1.25, 0.0625]);
+    let base64 = "AAAAPwAAoL8AAIA9";
+    for from in [floats.clone(), json!(base64)] {
+        let reply = json!({"data": [{"embedding": from}]});
+        let got = vectors("float", &reply);
+        assert_eq!(got["data"][0]["embedding"], floats);
+        assert_eq!(got["usage"], json!({"prompt_tokens": 7, "total_tokens": 7}));
+        assert_eq!(vectors("base64", &reply)["data"][0]["embedding"], base64);
+    }
+}
+
+#[test]
+fn recorded_embeddings_pass_as_they_came() {
+    for case in cases("openai-embeddings").iter().filter(|case| case.status == 200) {
+        let mut body = case.request.clone().unwrap_or_default();
+        body["input"] = json!("x");
+        let (sent, _, memo) = To::new(Wire::OpenAi).ask(Api::Embeddings, &body);
+        assert_eq!(sent["model"], "up-model");
+        let whole = Api::Embeddings.whole(Wire::OpenAi, &memo, case.body.clone(), context());
+        let Ok(whole) = whole else {
+            assert!(case.provider == "ollama", "{}: Ollama's own shape alone is none", case.id);
+            continue;
+        };
+        let theirs: Value = serde_json::from_slice(&case.body).unwrap();
+        let ours: Value = serde_json::from_slice(&whole.body).unwrap();
+        assert_eq!(ours["data"], theirs["data"], "{}", case.id);
+        let prompt = theirs["usage"]["prompt_tokens"].as_u64().unwrap();
+        assert_eq!(whole.tap.usage, Some(Usage { input: prompt, ..Usage::default() }));
+    }
+}
+
+#[test]
+fn a_prompt_is_a_chat_where_the_provider_has_no_completions() {
+    let mut body = hello(Api::Completions);
+    body["stream"] = json!(true);
+    let (sent, _, memo) = To::new(Wire::OpenAi).ask(Api::Completions, &body);
+    assert_eq!(sent["messages"], json!([{"role": "user", "content": "hi"}]));
+    let stream = chunks(&[json!({"content": "ho"})], "length");
+    let reply = filter(Api::Completions, Wire::OpenAi, memo, &[stream], true);
+    let text = String::from_utf8(reply.out).unwrap();
+    let events: Vec<Value> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: ").filter(|data| *data != "[DONE]"))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    assert!(events.iter().all(|event| event["object"] == "text_completion"));
+    assert_eq!(events[0]["choices"][0]["text"], "ho");
+    assert_eq!(events[1]["choices"][0]["finish_reason"], "length");
+    assert!(text.ends_with("data: [DONE]\n\n"));
+    body["prompt"] = json!(["a", "b"]);
+    let error = To::new(Wire::OpenAi).try_ask(Api::Completions, &body).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("prompt"));
+    let quirks = Quirks { completions: true, ..Quirks::default() };
+    let (sent, _, _) = To { quirks, ..To::new(Wire::OpenAi) }.ask(Api::Completions, &body);
+    assert_eq!(sent["prompt"], json!(["a", "b"]));
+}
+
+#[test]
+fn recorded_completions_pass() {
+    let to = To { model: "babbage-002", ..To::new(Wire::OpenAi) };
+    let mut body = hello(Api::Completions);
+    body["stream"] = json!(true);
+    let (sent, _, memo) = to.ask(Api::Completions, &body);
+    assert_eq!(sent["stream_options"], json!({"include_usage": true}));
+    for case in cases("openai-completions").iter().filter(|case| case.kind == "sse") {
+        for at in [0, 1, case.body.len() / 2] {
+            let parts = [case.body.slice(..at), case.body.slice(at..)];
+            let parts: Vec<Bytes> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            let reply = filter(Api::Completions, Wire::OpenAi, memo.clone(), &parts, true);
+            assert!(reply.complete && reply.usage.is_some(), "{}", case.id);
+            assert!(!String::from_utf8(reply.out).unwrap().contains("prompt_tokens"));
+        }
+    }
+}
+
+#[test]
+fn what_is_handed_on_is_counted_by_its_own_units() {
+    let units = |passed: Passed, request: Value, reply: Value| {
+        let api = Api::Passed(passed);
+        let peek: Peek = api.read(Bytes::from(request.to_string())).unwrap();
+        api.units(&peek, reply.to_string().as_bytes())
+    };
+    let images = json!({"data": [{"b64_json": "x"}, {"b64_json": "y"}]});
+    assert_eq!(units(Passed::ImageGeneration, json!({"prompt": "p"}), images).images, 2);
+    let speech = units(Passed::Speech, json!({"input": "héllo"}), json!(0));
+    assert_eq!(speech.characters, 5);
+    let heard = json!({"text": "x", "usage": {"type": "duration", "seconds": 9}});
+    assert_eq!(units(Passed::Transcription, json!({}), heard).seconds, 9.0);
+    let heard = json!({"text": "x", "duration": 8.47});
+    assert_eq!(units(Passed::Transcription, json!({}), heard).seconds, 8.47);
+    assert_eq!(units(Passed::Rerank, json!({}), json!({"results": []})), Default::default());
+}
+
+#[test]
+fn what_is_handed_on_keeps_its_bytes_and_an_error_in_a_200_is_found() {
+    let (sent, _, memo) = To::new(Wire::OpenAi)
+        .ask(Api::Passed(Passed::Rerank), &json!({"model": "m", "query": "q", "documents": []}));
+    assert_eq!(sent, json!({"model": "up-model", "query": "q", "documents": []}));
+    let whole = |body: &[u8]| {
+        let body = Bytes::copy_from_slice(body);
+        Api::Passed(Passed::Speech).whole(Wire::OpenAi, &memo, body, context())
+    };
+    assert_eq!(whole(b"\xff\xfb\x90audio").unwrap().body, &b"\xff\xfb\x90audio"[..]);
+    assert!(whole(br#"{"error":{"message":"no"}}"#).is_err());
+    assert!(whole(b"").is_err());
+    let refused = To::new(Wire::Anthropic)
+        .try_ask(Api::Passed(Passed::Speech), &json!({"model": "m", "input": "x"}));
+    assert_eq!(refused.unwrap_err().param.as_deref(), Some("model"));
+}
