@@ -26,6 +26,9 @@ use tokio::sync::mpsc;
 const QUEUE_MAX: usize = 1 << 16;
 /// Late answers in a row after which Redis is away. One alone may be the network's.
 const LATE_MAX: u32 = 2;
+/// Timeouts that one call may take while others are answered: a burst queues up at a Redis that is
+/// well, and its exact answer is worth the wait. One that answers nobody is waited for once.
+const PATIENCE: u32 = 20;
 
 /// What Redis is reached by, and how long it is waited for.
 #[derive(Debug, Clone)]
@@ -59,6 +62,9 @@ pub struct Remote {
     waiting: AtomicU64,
     /// Settlements that nobody could take.
     lost: AtomicU64,
+    /// When the last call was answered, in microseconds since `began`.
+    answered: AtomicU64,
+    began: Instant,
 }
 
 impl fmt::Debug for Remote {
@@ -131,6 +137,8 @@ impl Remote {
             queue,
             waiting: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            began: Instant::now(),
         };
         (Arc::new(remote), calls)
     }
@@ -221,15 +229,27 @@ impl Remote {
         self.add(call, rule, Units { hold, ..Units::default() }, caller);
     }
 
+    /// Somebody was answered within the last timeout.
+    fn answers(&self) -> bool {
+        let last = Duration::from_micros(self.answered.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(last) < self.settings.timeout
+    }
+
     async fn timed<T>(
         &self,
         call: impl Future<Output = Result<T, redis::RedisError>>,
     ) -> Option<T> {
-        let start = Instant::now();
-        let answer = tokio::time::timeout(self.settings.timeout, call).await;
+        let (start, timeout) = (Instant::now(), self.settings.timeout);
+        let mut call = std::pin::pin!(call);
+        let mut answer = tokio::time::timeout(timeout, &mut call).await;
+        while answer.is_err() && self.answers() && start.elapsed() < timeout * PATIENCE {
+            answer = tokio::time::timeout(timeout, &mut call).await;
+        }
         match answer {
             Ok(Ok(value)) => {
                 self.late.store(0, Ordering::Relaxed);
+                let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                self.answered.store(micros, Ordering::Relaxed);
                 (self.hooks.called)(Some(start.elapsed()));
                 return Some(value);
             }
