@@ -90,8 +90,7 @@ impl Redis {
         let nodes = "weir:{nodes}";
         let two = || (self.command(&["ZCARD", nodes])? == ":2").then_some(());
         found("two nodes", two).await;
-        let newest =
-            "\"return tonumber(redis.call('ZRANGE',KEYS[1],-1,-1,'WITHSCORES')[2]) + 1\"";
+        let newest = "\"return tonumber(redis.call('ZRANGE',KEYS[1],-1,-1,'WITHSCORES')[2]) + 1\"";
         let newest = self.command(&["EVAL", newest, "1", nodes]).unwrap();
         let newest = newest.trim_start_matches(':');
         let again = || (self.command(&["ZCOUNT", nodes, newest, "+inf"])? == ":2").then_some(());
@@ -130,6 +129,11 @@ const KEYS: &[(&str, &str)] = &[
 
 /// Two gateways with the same keys, at one provider and one Redis.
 async fn pair(redis: &Redis) -> (crate::harness::Provider, [Weir; 2]) {
+    pair_with(redis, "").await
+}
+
+/// The same with a line more for Redis.
+async fn pair_with(redis: &Redis, line: &str) -> (crate::harness::Provider, [Weir; 2]) {
     let far = provider(knobs()).await;
     let keys: String = KEYS
         .iter()
@@ -145,6 +149,7 @@ async fn pair(redis: &Redis) -> (crate::harness::Provider, [Weir; 2]) {
         dear.to_owned(),
         keys,
         redis.config(),
+        format!("{line}\n"),
     ]
     .concat();
     let env = [("REDIS_PASSWORD", PASSWORD)];
@@ -191,7 +196,8 @@ fn passed(statuses: &[u16]) -> usize {
 #[tokio::test]
 async fn two_nodes_share_every_kind_of_rule_exactly_r01() {
     let Some(redis) = redis().await else { return };
-    let (_far, both) = pair(&redis).await;
+    // Five hundred at once on a loaded machine are no test of how fast it is.
+    let (_far, both) = pair_with(&redis, "timeout = \"5s\"").await;
     up(&both, 1.0).await;
     assert_eq!(passed(&at_once(&both, &by("hundred", "", 5), 500).await), 100);
     let dear = by("purse", "out=1000", 1_000).model("dear");
@@ -256,8 +262,11 @@ async fn a_redis_that_hangs_costs_its_timeout_and_then_nothing_r14() {
     assert_eq!(passed(&got), 40);
     assert!(took < Duration::from_secs(4), "{took:?} for forty requests");
     up(&both, 1.0).await;
-    // What was released late is released: the slots are all there.
-    assert_eq!(passed(&turns(&both, "slots", "", 4).await), 4);
+    // What was released late is released: both slots are there.
+    let start = Instant::now();
+    while passed(&at_once(&both, &by("slots", "wait=0.2", 5), 2).await) < 2 {
+        assert!(start.elapsed() < Duration::from_secs(10), "a slot leaked");
+    }
 }
 
 #[tokio::test]
