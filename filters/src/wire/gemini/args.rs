@@ -230,7 +230,9 @@ mod tests {
 
     #[test]
     fn a_path_that_is_none_or_absurd_is_refused() {
-        for path in ["", "$", "$..a", "$[", "$['a", "$[x]", "$[0]", "$.a[99999999]", &".a".repeat(101)] {
+        for path in
+            ["", "$", "$..a", "$[", "$['a", "$[x]", "$[0]", "$.a[99999999]", &".a".repeat(101)]
+        {
             let piece = serde_json::json!({"jsonPath": path, "boolValue": true}).to_string();
             assert_eq!(built(None, &[&piece]), None, "{path}");
         }

@@ -198,13 +198,7 @@ impl Speech {
         }
     }
 
-    fn call(
-        &mut self,
-        at: usize,
-        call: &Call<'_>,
-        signature: Option<&str>,
-        scribe: &mut Scribe,
-    ) {
+    fn call(&mut self, at: usize, call: &Call<'_>, signature: Option<&str>, scribe: &mut Scribe) {
         let goes_on = call.will_continue == Some(true);
         if let Some(name) = call.name.as_deref().filter(|name| !name.is_empty()) {
             self.close_call(at, scribe);

@@ -48,18 +48,20 @@ pub(super) fn build(door: Door, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     out.push(b'}');
     note_messages(&chat, &mut dropped);
     let body = edited(out.into(), ask.params, &mut dropped)?;
-    let path = path(ask.model, ask.peek.stream);
+    // `alt=sse` gives events; without it a stream is one JSON array.
+    let stream = ask.peek.stream;
+    let path =
+        path(ask.model, if stream { "streamGenerateContent?alt=sse" } else { "generateContent" });
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage: false })
 }
 
-/// `alt=sse` gives events; without it a stream is one JSON array.
-fn path(model: &str, stream: bool) -> String {
+/// The path of a model's method.
+pub(crate) fn path(model: &str, method: &str) -> String {
     let (kind, name) = match model.split_once('/') {
         Some(("tunedModels", name)) => ("tunedModels", name),
         Some(("models", name)) => ("models", name),
         _ => ("models", model),
     };
-    let method = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
     format!("/{kind}/{}:{method}", segment(name))
 }
 
