@@ -5,6 +5,7 @@ use super::{To, context, filter, hello};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use weir_filters::dialect::Api;
+use weir_filters::error::ApiError;
 use weir_filters::wire::Wire;
 
 /// A message with thinking and a call, as Anthropic sends it.
@@ -63,7 +64,7 @@ fn a_long_tool_name_is_the_caller_s_own_again_in_the_reply() {
     assert_eq!(seen.tools, [(long, "{}".to_owned())]);
 }
 
-/// Feeds a stream until a limit cuts it after so many pieces.
+/// Feeds a stream until a limit cuts it after so many pieces. What has ended before stays as it is.
 fn cut(api: Api, to: &To, stream: &Bytes, pieces: usize) -> (Vec<u8>, bool) {
     use weir_filters::wire::{End, Step};
     let (_, _, memo) = to.ask(api, &hello(api));
@@ -74,9 +75,17 @@ fn cut(api: Api, to: &To, stream: &Bytes, pieces: usize) -> (Vec<u8>, bool) {
         let mut step = Step::default();
         reply.feed(Bytes::copy_from_slice(event), &mut step);
         out.extend(step.out.concat());
-        if let Some(End::Complete { tail }) = step.end {
-            out.extend_from_slice(&tail);
-            return (out, true);
+        match step.end {
+            None => {}
+            Some(End::Complete { tail }) => {
+                out.extend_from_slice(&tail);
+                return (out, true);
+            }
+            Some(End::Failed(failure)) => {
+                let error = ApiError::from_failure(&failure, 1);
+                out.extend(reply.error(&error, "req-1").unwrap_or_default());
+                return (out, true);
+            }
         }
     }
     let mut step = Step::default();
@@ -134,7 +143,7 @@ fn a_limit_ends_a_stream_of_any_dialect_at_any_event_well_formed() {
                 let (out, _) = cut(Api::Messages, &To::new(Wire::Anthropic), &case.body, pieces);
                 let seen = messages::stream(&out, true);
                 assert!(seen.faults.is_empty(), "{}: {:?}", case.id, seen.faults);
-                assert!(seen.stop.is_some(), "{}", case.id);
+                assert!(seen.stop.is_some() || seen.error.is_some(), "{}", case.id);
             }
         }
     }
