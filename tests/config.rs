@@ -2,6 +2,7 @@
 
 mod files;
 mod leaves;
+mod limits;
 mod money;
 mod start;
 
@@ -10,7 +11,14 @@ use weir::config::{self, Fault, Loaded};
 
 /// The environment of these tests.
 fn env(name: &str) -> Option<String> {
-    let set = ["OPENAI_API_KEY", "OPENAI_API_KEY_2", "WEIR_ADMIN_TOKEN", "LAPTOP_KEY", "SET"];
+    let set = [
+        "OPENAI_API_KEY",
+        "OPENAI_API_KEY_2",
+        "WEIR_ADMIN_TOKEN",
+        "WEIR_REDIS_PASSWORD",
+        "LAPTOP_KEY",
+        "SET",
+    ];
     match name {
         "EMPTY" => Some(String::new()),
         "LINES" => Some("one\ntwo".into()),
@@ -99,14 +107,9 @@ fn values_of_the_wrong_kind_are_faults_and_hide_nothing() {
 
 #[test]
 fn what_the_contract_names_for_later_is_refused_by_name() {
-    let tables =
-        ["redis", "vault", "users", "idempotency", "flood", "alerts", "telemetry"];
-    for name in tables {
-        check(&format!("[{name}]\n"), &format!("{name}: `[{name}]` is not in this version"));
-    }
-    check("time_zone = \"UTC\"\n", "time_zone");
-    for key in ["key_defaults", "user_defaults"] {
-        check(&format!("[{key}]\n"), "not in this version");
+    for name in ["vault", "idempotency", "flood", "telemetry"] {
+        check(&format!("[{name}]
+"), &format!("{name}: `[{name}]` is not in this version"));
     }
     let p = |line: &str| format!("[providers.ollama]\n{line}\n");
     let m = |line: &str| format!("{P}[models.x]\ntargets = [\"p/m\"]\n{line}\n");
@@ -116,8 +119,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
     };
     let refused = [
         "[server]\ntls = { listen = [] }".to_owned(),
-        "[server]\nlimits = { concurrent = 1 }".into(),
-        "[server]\ndefault_output = \"learned\"".into(),
         "[admin]\ntls = {}".into(),
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
         p("health = { path = \"/\" }"),
@@ -127,7 +128,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p("region = \"eu\""),
         p("auth = \"sigv4\""),
         p("auth = \"oauth\""),
-        p("wire = \"gemini\""),
         p("wire = \"bedrock\""),
         p("wire = \"qianfan\""),
         p("api_keys = [\"vault:x\"]"),
@@ -137,12 +137,16 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         price("input_audio = 1.0"),
         m("hedge = { after = \"2s\" }"),
         m("cache = { exact = \"on\" }"),
-        k("limits = { rpm = 1 }"),
-        k("windows = []"),
-        k("budgets = []"),
         k("max_budget_tier = \"low\""),
-        "[teams.t]\nlimits = { rpm = 1 }".into(),
-        "[departments.d]\nbudgets = []".into(),
+        "[alerts]\nwebhook = \"env:SET\"".into(),
+        "[key_defaults]\nmodels = [\"*\"]".into(),
+        "[user_defaults]\nmax_budget_tier = \"low\"".into(),
+        "[users.u]\nmodels = [\"*\"]".into(),
+        "[redis]\nurl = \"redis://h\"\nmode = \"leased\"".into(),
+        "[redis]\nurl = \"redis://h\"\nlease = 0.05".into(),
+        "[redis]\nurl = \"redis://h\"\nshards = { \"key:ci\" = 8 }".into(),
+        "[redis]\nurl = [\"redis://a\", \"redis://b\"]".into(),
+        "[redis]\nurl = \"rediss://h\"".into(),
     ];
     for text in refused {
         check(&text, "not in this version");

@@ -6,6 +6,7 @@
 mod harness;
 
 mod admin;
+mod budgets;
 mod chat;
 mod clients;
 mod config;
@@ -17,8 +18,10 @@ mod failover;
 mod hazards;
 mod ledger;
 mod lifecycle;
+mod limits;
 mod metering;
 mod observe;
+mod redis;
 mod routing;
 mod session;
 mod stream;

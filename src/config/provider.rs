@@ -47,8 +47,7 @@ const PROVIDER: Shape = Shape {
 pub(super) const LATER_KEYS: &[&str] =
     &["health", "ca", "proxy", "region", "project", "location", "errors"];
 /// Wires of later versions.
-const LATER_WIRES: &[&str] =
-    &["bedrock", "qianfan", "cohere", "responses"];
+const LATER_WIRES: &[&str] = &["dashscope"];
 /// Headers that are weir's own, or would change how a message is framed.
 const OWN_HEADERS: &[&str] = &[
     "host",
@@ -187,7 +186,8 @@ fn wire(v: &View<'_>) -> Option<Wire> {
 fn auth(v: &View<'_>, wire: Wire) -> Option<Auth> {
     if v.get("auth").is_none() {
         return Some(match wire {
-            Wire::OpenAi | Wire::Vertex => Auth::Bearer,
+            Wire::OpenAi | Wire::Vertex | Wire::Bedrock | Wire::Cohere => Auth::Bearer,
+            Wire::Qianfan => Auth::Query("access_token".into()),
             Wire::Ollama => Auth::None,
             Wire::Gemini => Auth::Header("x-goog-api-key"),
             Wire::Azure => Auth::Header("api-key"),

@@ -74,7 +74,8 @@ impl Ticket {
         let need = Arc::new(self.need(&peek, &model, prompt_tokens));
         let plan = self.plan(&model, &asked, &need, seed);
         if !plan.has_more() {
-            let why = if self.taken.priced { "its budget is in money" } else { "such are refused here" };
+            let money = self.taken.priced;
+            let why = if money { "its budget is in money" } else { "such are refused here" };
             let why = format!("the model `{asked}` has no price, and {why}");
             return Err(ApiError::new(Code::ModelNotAllowed, why).param("model"));
         }

@@ -10,7 +10,10 @@ use std::time::Instant;
 /// Tells metrics, at each scrape, how providers' targets and credentials are.
 pub(super) fn watch(gateway: &Arc<Gateway>) {
     let weak = Arc::downgrade(gateway);
-    gateway.metrics.limits.on_scrape(move || weak.upgrade().map(|g| budgets(&g)).unwrap_or_default());
+    gateway
+        .metrics
+        .limits
+        .on_scrape(move || weak.upgrade().map(|g| budgets(&g)).unwrap_or_default());
     let weak = Arc::downgrade(gateway);
     gateway.metrics.targets.on_scrape(move |tell| {
         let Some(gateway) = weak.upgrade() else { return };
@@ -33,7 +36,8 @@ fn budgets(gateway: &Gateway) -> Facts {
     let row = |rule: &Arc<Rule>| {
         let standing = gateway.limits.standing(rule, now)?;
         // Amounts of money and tokens are far below where a float skips numbers that matter here.
-        let ratio = if standing.limit == 0 { 1.0 } else { standing.used as f64 / standing.limit as f64 };
+        let ratio =
+            if standing.limit == 0 { 1.0 } else { standing.used as f64 / standing.limit as f64 };
         let (scope, name) = (rule.owner.scope.as_str(), rule.owner.name.to_string());
         Some(Budget { scope, name, per: rule.per()?, ratio })
     };

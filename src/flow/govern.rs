@@ -5,8 +5,8 @@ use super::ticket::{Degraded, Ticket};
 use crate::access::Key;
 use crate::config::Unpriced;
 use crate::limit::{
-    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Scope, Tightest, Used, Why,
-    learned,
+    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Scope, Tightest,
+    Used, Why, learned,
 };
 use crate::meter::Outcome;
 use crate::route::Model;
@@ -68,14 +68,14 @@ impl Ticket {
         let sure = prompt.saturating_add(said.unwrap_or(0));
         if let Some((most, owner)) = bound.filter(|(most, _)| sure > *most) {
             let why = format!(
-                "the request may have {sure} tokens, and max_tokens_per_request of {owner} is {most}"
+                "the request may have {sure} tokens; max_tokens_per_request of {owner} is {most}"
             );
             return Err(ApiError::new(Code::RequestTooLarge, why));
         }
         if self.taken.rules.is_empty() {
             return Ok(());
         }
-        let learned = self.gateway.limits.outputs.expect(&admission.asked);
+        let learned = self.gateway.limits.outputs.usual(&admission.asked);
         let default = match &self.snapshot.server.unpriced {
             Unpriced::Price(price) => Some(price.clone()),
             Unpriced::Warn | Unpriced::Refuse => None,
@@ -102,10 +102,8 @@ impl Ticket {
         };
         let money = dearest(said.unwrap_or(0));
         let guessed = if guess > 0 { dearest(guess).saturating_sub(money) } else { 0 };
-        self.taken.ask = Ask {
-            tokens: Amount { sure, guess },
-            money: Amount { sure: money, guess: guessed },
-        };
+        self.taken.ask =
+            Ask { tokens: Amount { sure, guess }, money: Amount { sure: money, guess: guessed } };
         Ok(())
     }
 
@@ -265,7 +263,8 @@ fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
         Why::Spent { used, held, resets } => {
             let measure = rule.measure().unwrap_or(Measure::Money);
             let at = resets.and_then(|at| Timestamp::from_second(at).ok());
-            let when = at.map_or_else(|| "it never resets".into(), |at| format!("it resets at {at}"));
+            let when =
+                at.map_or_else(|| "it never resets".into(), |at| format!("it resets at {at}"));
             let text = format!(
                 "the budget of {owner} is spent: {amount} per {}, {} used and {} reserved for \
                  running requests; {when}",

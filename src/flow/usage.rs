@@ -33,7 +33,8 @@ impl Ticket {
         let zone = rules.zone.clone();
         let starts = [Per::Day, Per::Month].map(|per| per.at(now.wall, &zone).start);
         let (path, id) = (self.snapshot.store.path.clone(), key.id.clone());
-        let read = move || starts.map(|s| report::spent_by(&path, Owner::Key, id.as_str(), Some(s)));
+        let read =
+            move || starts.map(|s| report::spent_by(&path, Owner::Key, id.as_str(), Some(s)));
         let away = |why: String| ApiError::new(Code::StoreUnavailable, why);
         let read = tokio::task::spawn_blocking(read).await.map_err(|e| away(e.to_string()))?;
         let [today, month] = read.map(|rows| rows.map_err(|e| away(e.to_string())));
@@ -64,9 +65,8 @@ fn line(rule: &Arc<Rule>, standing: &Standing, now: Timestamp) -> Value {
 }
 
 fn sums(rows: &[Spent]) -> Value {
-    let sum = |of: &dyn Fn(&Spent) -> u64| {
-        rows.iter().fold(0u64, |sum, row| sum.saturating_add(of(row)))
-    };
+    let sum =
+        |of: &dyn Fn(&Spent) -> u64| rows.iter().fold(0u64, |sum, row| sum.saturating_add(of(row)));
     json!({
         "requests": sum(&|r| r.requests),
         "input_tokens": sum(&|r| r.classes[0]),

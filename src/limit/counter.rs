@@ -349,9 +349,9 @@ fn leaves(parts: &VecDeque<(u64, u64)>, amount: u64, length: Duration, f: &Frame
 }
 
 fn until(second: i64, f: &Frame) -> Duration {
-    let now = f.now.wall.as_millisecond();
-    let left = second.saturating_mul(1000).saturating_sub(now);
-    Duration::from_millis(u64::try_from(left).unwrap_or(0))
+    let now = f.now.wall.as_nanosecond();
+    let left = i128::from(second).saturating_mul(1_000_000_000).saturating_sub(now);
+    nanos(u128::try_from(left).unwrap_or(0))
 }
 
 /// The units of a bucket's debt; 1 elsewhere.

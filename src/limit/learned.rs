@@ -28,7 +28,7 @@ pub struct Outputs(Mutex<HashMap<String, Learned>>);
 impl Outputs {
     /// Mean plus two deviations, in tokens of one answer.
     #[must_use]
-    pub fn expect(&self, model: &str) -> u64 {
+    pub fn usual(&self, model: &str) -> u64 {
         let learned = self.0.lock().get(model).copied().unwrap_or_default();
         let most = learned.mean + 2.0 * learned.variance.max(0.0).sqrt();
         // Never negative, and far below where a float skips numbers.
@@ -61,12 +61,12 @@ mod tests {
     #[test]
     fn short_answers_are_soon_held_as_short_ones() {
         let outputs = Outputs::default();
-        assert_eq!(outputs.expect("m"), FIRST);
+        assert_eq!(outputs.usual("m"), FIRST);
         (0..4).for_each(|_| outputs.learn("m", 20));
-        assert_eq!(outputs.expect("m"), FIRST, "four answers prove little");
+        assert_eq!(outputs.usual("m"), FIRST, "four answers prove little");
         (0..4).for_each(|_| outputs.learn("m", 20));
-        assert_eq!(outputs.expect("m"), 20);
-        assert_eq!(outputs.expect("other"), FIRST);
+        assert_eq!(outputs.usual("m"), 20);
+        assert_eq!(outputs.usual("other"), FIRST);
     }
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
         let outputs = Outputs::default();
         let answers: Vec<u64> = (0..400).map(|i| 200 + (i * 37) % 101).collect();
         answers.iter().for_each(|n| outputs.learn("m", *n));
-        let held = outputs.expect("m");
+        let held = outputs.usual("m");
         let over = answers.iter().filter(|n| **n > held).count();
         assert!(over < 10 && held < 400, "{held} holds all but {over} of 400");
     }
@@ -84,7 +84,7 @@ mod tests {
         let outputs = Outputs::default();
         (0..500).for_each(|_| outputs.learn("m", 50));
         (0..200).for_each(|_| outputs.learn("m", 2_000));
-        assert!(outputs.expect("m") > 1_800, "{}", outputs.expect("m"));
+        assert!(outputs.usual("m") > 1_800, "{}", outputs.usual("m"));
     }
 
     #[test]

@@ -54,7 +54,11 @@ impl Limits {
     /// All counters at zero.
     #[must_use]
     pub fn new(started: Instant) -> Arc<Self> {
-        Arc::new(Self { table: Table::new(started), outputs: Outputs::default(), remote: OnceLock::new() })
+        Arc::new(Self {
+            table: Table::new(started),
+            outputs: Outputs::default(),
+            remote: OnceLock::new(),
+        })
     }
 
     fn frame(&self, now: Now) -> Frame {
@@ -102,8 +106,7 @@ impl Limits {
         let shared = match remote.reserve(&rules, &amounts, &caller, (&self.table, now)).await {
             Ok(Ok(seen)) => {
                 let take = |(rule, n): (&Arc<Rule>, &u64)| self.table.take(rule, *n, &frame);
-                let mut holds: Vec<Hold> =
-                    remote::shared(&rules).zip(&amounts).map(take).collect();
+                let mut holds: Vec<Hold> = remote::shared(&rules).zip(&amounts).map(take).collect();
                 holds.resize(rules.len(), Hold::default());
                 let shared = Shared { caller, taken: true };
                 return Ok(Reservation::new(self.clone(), rules, holds).shared(shared, seen));
@@ -115,9 +118,14 @@ impl Limits {
             Err(Away::Down) => Shared { caller, taken: false },
             Err(Away::Failed) => Shared::after_release(caller),
         };
-        // Not in force when the frame above was made: Redis may be away only since then.
-        let reserved = self.reserve_here(rules, ask, now)?;
-        Ok(reserved.shared(shared, Vec::new()))
+        // At this node's share, also where Redis was late only once.
+        let frame = self.table.frame(now, remote.nodes());
+        match self.table.reserve(&rules, ask, &frame) {
+            Ok(holds) => {
+                Ok(Reservation::new(self.clone(), rules, holds).shared(shared, Vec::new()))
+            }
+            Err((i, why)) => Err(Refusal { rule: rules[i].clone(), why }),
+        }
     }
 
     /// The same by this process's own counters.

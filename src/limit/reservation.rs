@@ -202,7 +202,8 @@ impl Drop for Reservation {
                 self.limits.table.give(rule, *hold);
             }
             let remote = self.limits.remote.get();
-            if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken)) {
+            if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken))
+            {
                 remote.give(shared, &self.rules, &self.holds);
             }
         }

@@ -296,7 +296,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn whatever_happens_counters_equal_what_was_used(steps in proptest::collection::vec(step(), 0..80)) {
+    fn whatever_happens_counters_equal_what_was_used(
+        steps in proptest::collection::vec(step(), 0..80)
+    ) {
         let w = World::new();
         let rules = vec![
             bucket(Measure::Requests, 30),

@@ -22,6 +22,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("server.body", r#""1s""#),
     ("server.client_write", r#""1s""#),
     ("server.default_model", r#""chat""#),
+    ("server.default_output", r#""max""#),
+    ("server.limits.concurrent", "1"),
     ("server.unpriced", r#"{ input = 1.0, output = 1.0 }"#),
     ("admin.listen", r#""127.0.0.1:1""#),
     ("admin.token", r#""env:SET""#),
@@ -119,6 +121,30 @@ const OTHERS: &[(&str, &str)] = &[
     ("keys.ci.aliases.default", r#""chat""#),
     ("keys.ci.expires", r#""2028-01-01T00:00:00Z""#),
     ("keys.ci.enabled", "false"),
+    ("keys.ci.limits.rpm", "1"),
+    ("keys.ci.limits.tpm", "1"),
+    ("keys.ci.limits.rps", "1"),
+    ("keys.ci.limits.tps", "1"),
+    ("keys.ci.limits.burst", "1"),
+    ("keys.ci.limits.burst_tokens", "1"),
+    ("keys.ci.limits.concurrent", "1"),
+    ("keys.ci.limits.max_tokens_per_request", "1"),
+    ("keys.ci.windows", r#"[{ requests = 1, per = "hour" }]"#),
+    ("keys.ci.budgets", r#"[{ usd = 0.5, per = "day" }]"#),
+    ("departments.R&D.budgets", r#"[{ tokens = 1, per = "ever" }]"#),
+    ("teams.search.limits.rpm", "1"),
+    ("teams.search.limits.tpm", "1"),
+    ("teams.search.budgets", "[]"),
+    ("users.alice.limits.concurrent", "1"),
+    ("key_defaults.limits.rpm", "1"),
+    ("user_defaults.windows", r#"[{ tokens = 1, per = "day" }]"#),
+    ("alerts.time_zone", r#""Asia/Shanghai""#),
+    ("redis.url", r#""redis://127.0.0.1:1""#),
+    ("redis.username", r#""x""#),
+    ("redis.password", r#""env:SET""#),
+    ("redis.mode", ""), // "leased" is refused by name: tests/config/limits.rs
+    ("redis.timeout", r#""60ms""#),
+    ("redis.prefix", r#""x:""#),
     ("keys.laptop.secret", r#""env:SET""#),
     ("keys.laptop.department", r#""none""#),
 ];
@@ -160,6 +186,16 @@ fn print(s: &Snapshot) -> String {
         let aliases: BTreeMap<_, _> = std::mem::take(&mut key.aliases).into_iter().collect();
         text.push_str(&format!("{hash:?}{key:?}{aliases:?}"));
     }
+    let mut rules: Vec<_> = s.rules.all().collect();
+    rules.sort_by(|a, b| a.id.cmp(&b.id));
+    let ci = [(weir::limit::Scope::Key, "ci")];
+    let largest = s.rules.largest_request(&ci, "gpt-4o", "chat");
+    let (zone, output) = (&s.rules.zone, s.rules.default_output);
+    let redis = s.redis.as_ref().map(|r| {
+        let password = r.password.as_ref().map(|p| p.expose().to_owned());
+        format!("{r:?}{}{password:?}", r.url.expose())
+    });
+    text.push_str(&format!("{rules:?}{largest:?}{zone:?}{output:?}{redis:?}"));
     text
 }
 

@@ -5,12 +5,13 @@ use serde_json::Value;
 use std::process::Command;
 
 /// Licences that ask for no more than their notice.
-const ALLOWED: [&str; 11] = [
+const ALLOWED: [&str; 12] = [
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "MIT",
     "BSD-2-Clause",
     "BSD-3-Clause",
+    "BSL-1.0",
     "ISC",
     "Zlib",
     "0BSD",

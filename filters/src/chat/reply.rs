@@ -240,13 +240,7 @@ impl Completion {
 
 /// The `chat.completion` body of these choices in order.
 #[must_use]
-pub fn body(
-    id: &str,
-    created: u64,
-    model: &str,
-    choices: &[Completion],
-    usage: &Usage,
-) -> Bytes {
+pub fn body(id: &str, created: u64, model: &str, choices: &[Completion], usage: &Usage) -> Bytes {
     let mut out = b"{".to_vec();
     put_member(&mut out, "id", id);
     put_member(&mut out, "object", "chat.completion");

@@ -1,10 +1,12 @@
-//! What every translating wire does at the end of its request: the provider's `params`, and the
-//! list of what was left out.
+//! What translating wires share in their requests: the provider's `params`, the list of what was
+//! left out, paths and schemas.
 
 use super::Params;
+use crate::chat::raw::{Members, put_member, put_raw};
 use crate::error::{ApiError, Code};
 use crate::peek::{self, BadBody, Edits, Segments};
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 /// Adds a name to the list of members left out, once.
 pub(super) fn note(dropped: &mut Vec<String>, name: &str) {
@@ -51,4 +53,25 @@ pub(super) fn segment(text: &str) -> String {
         }
     }
     out
+}
+
+/// A schema whose `type` is `object` (recorded 400 "input_schema.type: Field required"), else as
+/// it came.
+pub(super) fn put_object_schema(out: &mut Vec<u8>, parameters: Option<&RawValue>) {
+    let members = parameters.and_then(|raw| Members::of(raw.get())).unwrap_or_default();
+    if let Some(raw) = parameters
+        && members.text("type").as_deref() == Some("object")
+    {
+        out.extend_from_slice(raw.get().as_bytes());
+        return;
+    }
+    out.push(b'{');
+    put_member(out, "type", "object");
+    for (name, value) in members.0.iter().filter(|(name, _)| &**name != "type") {
+        put_raw(out, name, value.get());
+    }
+    if members.get("properties").is_none() {
+        put_raw(out, "properties", "{}");
+    }
+    out.push(b'}');
 }

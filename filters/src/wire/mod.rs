@@ -9,11 +9,14 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub mod anthropic;
+pub mod bedrock;
+pub mod cohere;
 mod edit;
 pub mod gemini;
 mod listen;
 pub mod ollama;
 pub mod openai;
+pub mod qianfan;
 mod scribe;
 
 /// A provider protocol.
@@ -31,6 +34,12 @@ pub enum Wire {
     Vertex,
     /// Ollama's own `/api/chat`.
     Ollama,
+    /// Amazon Bedrock's Converse.
+    Bedrock,
+    /// Baidu Qianfan's first chat (wenxinworkshop); its second is OpenAI's.
+    Qianfan,
+    /// Cohere's second chat.
+    Cohere,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
@@ -41,6 +50,9 @@ pub const WIRES: &[(&str, Wire)] = &[
     ("gemini", Wire::Gemini),
     ("vertex", Wire::Vertex),
     ("ollama", Wire::Ollama),
+    ("bedrock", Wire::Bedrock),
+    ("qianfan", Wire::Qianfan),
+    ("cohere", Wire::Cohere),
 ];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
@@ -220,6 +232,9 @@ impl Wire {
             Self::Gemini => gemini::request(gemini::Door::Studio, ask),
             Self::Vertex => gemini::request(gemini::Door::Vertex, ask),
             Self::Ollama => ollama::request(ask),
+            Self::Bedrock => bedrock::request(ask),
+            Self::Qianfan => qianfan::request(ask),
+            Self::Cohere => cohere::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -230,6 +245,9 @@ impl Wire {
             Self::Anthropic => anthropic::stream(context),
             Self::Gemini | Self::Vertex => gemini::stream(context),
             Self::Ollama => ollama::stream(context),
+            Self::Bedrock => bedrock::stream(context),
+            Self::Qianfan => qianfan::stream(context),
+            Self::Cohere => cohere::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -242,6 +260,9 @@ impl Wire {
             Self::Anthropic => anthropic::whole(body, context),
             Self::Gemini | Self::Vertex => gemini::whole(body, context),
             Self::Ollama => ollama::whole(body, context),
+            Self::Bedrock => bedrock::whole(body, context),
+            Self::Qianfan => qianfan::whole(body, context),
+            Self::Cohere => cohere::whole(body, context),
         }
     }
 }

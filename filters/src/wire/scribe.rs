@@ -10,7 +10,7 @@ use crate::usage::Usage;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// More choices than OpenAI lets a caller ask for; what a provider says of further ones is left out.
+/// As many choices as OpenAI lets a caller ask for; what is said of further ones is left out.
 const CHOICES_MAX: usize = 128;
 
 /// The record of one reply.
@@ -84,14 +84,17 @@ impl Scribe {
 
     /// Until the reply is over the provider's number of output tokens may lag behind what passed.
     pub fn tap(&mut self) -> &mut Tap {
-        if !self.settled
-            && let Some(usage) = self.usage
-        {
-            let output = self.tap.counter.total().max(usage.output);
-            let reasoning = self.tap.counter.reasoning().max(usage.reasoning);
-            self.tap.usage = Some(Usage { output, reasoning, ..usage }.normalised());
+        if !self.settled {
+            self.tap.usage = self.usage_so_far();
         }
         &mut self.tap
+    }
+
+    fn usage_so_far(&mut self) -> Option<Usage> {
+        let usage = self.usage?;
+        let output = self.tap.counter.total().max(usage.output);
+        let reasoning = self.tap.counter.reasoning().max(usage.reasoning);
+        Some(Usage { output, reasoning, ..usage }.normalised())
     }
 
     /// Nothing may follow.
@@ -248,6 +251,7 @@ impl Scribe {
     /// The caller gets no more of any choice: all end here by `length`.
     pub fn shorten(&mut self) {
         self.open(0);
+        self.usage = self.usage_so_far();
         for choice in &mut self.choices {
             choice.finish.get_or_insert("length");
         }

@@ -21,7 +21,7 @@ fn objects(case: &Case) -> Vec<Value> {
 /// Puts a piece of arguments where its path says.
 fn put(root: &mut Value, piece: &Value) {
     let path = piece["jsonPath"].as_str().unwrap().trim_start_matches("$.");
-    let pointer = path.replace("].", "/").replace('[', "/").replace('.', "/").replace(']', "");
+    let pointer = path.replace("].", "/").replace(['[', '.'], "/").replace(']', "");
     let mut at = root;
     for key in pointer.split('/') {
         at = match key.parse::<usize>() {

@@ -38,10 +38,9 @@ fn system_text_stands_apart_and_one_side_speaks_in_one_turn() {
 
 #[test]
 fn the_first_turn_is_the_users() {
-    for messages in [
-        r#"[{"role":"system","content":"a"}]"#,
-        r#"[{"role":"assistant","content":"a"}]"#,
-    ] {
+    for messages in
+        [r#"[{"role":"system","content":"a"}]"#, r#"[{"role":"assistant","content":"a"}]"#]
+    {
         let sent = ask(messages, "");
         let first = json!({"role": "user", "parts": [{"text": "."}]});
         assert_eq!(sent.json["contents"][0], first);

@@ -109,7 +109,8 @@ fn nothing_has_started_before_content_or_an_end() {
 /// Hazard S32: nothing, a page and blank lines are no answer.
 #[test]
 fn what_is_no_answer_is_a_failure_s32() {
-    for body in ["", "\n\n", ": ping\n\n", "<html>", "{}", "[]", "data: {}\n\n", "data: x\n\n", "{"] {
+    for body in ["", "\n\n", ": ping\n\n", "<html>", "{}", "[]", "data: {}\n\n", "data: x\n\n", "{"]
+    {
         let got = filter(Wire::Gemini, &[Bytes::from(body)], true, true);
         assert_eq!(got.failure().class, Class::Invalid, "{body:?}");
         assert!(!got.started, "{body:?}");
@@ -119,7 +120,10 @@ fn what_is_no_answer_is_a_failure_s32() {
 
 #[test]
 fn usage_is_the_last_word_and_stays_when_the_rest_is_cut() {
-    let usage = |n: u32| format!(r#","usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":{n},"thoughtsTokenCount":5}}}}"#);
+    let usage = |n: u32| {
+        let counts = format!(r#""candidatesTokenCount":{n},"thoughtsTokenCount":5"#);
+        format!(r#","usageMetadata":{{"promptTokenCount":9,{counts}}}}}"#)
+    };
     let with = |chunk: String, n| format!("{}{}", &chunk[..chunk.len() - 1], usage(n));
     let first = with(parts(r#"{"text":"hello there, dear caller of this gateway"}"#, ""), 1);
     let cut = stream(&[&first], true);

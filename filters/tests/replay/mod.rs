@@ -1,6 +1,7 @@
 //! Recorded provider answers, cut anywhere, and the strict rules of what may leave the filters.
 
 #![allow(dead_code)] // every test binary uses a part of it
+#![allow(clippy::disallowed_methods)] // tests read fixtures
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
 pub mod chat;

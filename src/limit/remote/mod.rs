@@ -88,11 +88,16 @@ impl Shared {
 ///
 /// # Errors
 /// An address that is none.
-pub fn client(url: &str, user: Option<&str>, password: Option<&str>) -> Result<redis::Client, String> {
+pub fn client(
+    url: &str,
+    user: Option<&str>,
+    password: Option<&str>,
+) -> Result<redis::Client, String> {
     use redis::IntoConnectionInfo as _;
     let said = |e: redis::RedisError| e.to_string();
     let mut info = url.into_connection_info().map_err(said)?;
-    let mut settings = info.redis_settings().clone();
+    // Without CLIENT SETINFO, which Redis before 7.2 cannot even grant.
+    let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
     if let Some(user) = user {
         settings = settings.set_username(user);
     }
@@ -194,7 +199,7 @@ impl Remote {
                 let holds = amounts.iter().map(|n| Hold { amount: *n, period: 0 });
                 let mut release = self.call(Op::Release, caller);
                 for (rule, hold) in shared(rules).zip(holds) {
-                    self.release(&mut release, rule, hold, caller, now);
+                    self.release(&mut release, (rule, hold), caller, now);
                 }
                 self.tell(release);
                 Err(Away::Failed)
@@ -203,7 +208,13 @@ impl Remote {
     }
 
     /// A release names the hold by the period that this node thinks it is in.
-    fn release(&self, call: &mut Call, rule: &Arc<Rule>, mut hold: Hold, caller: &Caller, now: Now) {
+    fn release(
+        &self,
+        call: &mut Call,
+        (rule, mut hold): (&Arc<Rule>, Hold),
+        caller: &Caller,
+        now: Now,
+    ) {
         if let Kind::Budget { per, zone, .. } = &rule.kind {
             hold.period = per.at(now.wall, zone).start;
         }

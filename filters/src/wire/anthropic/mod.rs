@@ -14,6 +14,8 @@ mod tools;
 mod turns;
 
 pub(crate) use request::VERSION;
+pub(super) use request::budget;
+pub(super) use tools::forced;
 
 pub(super) fn request(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     request::build(ask)

@@ -244,7 +244,7 @@ fn is_tier(raw: &RawValue) -> bool {
 
 /// A share of the output for thinking. `None`: no thinking asked for, an effort that is unknown, or
 /// an output too small for the provider's least budget.
-fn budget(effort: &str, max_tokens: u64) -> Option<u64> {
+pub(in crate::wire) fn budget(effort: &str, max_tokens: u64) -> Option<u64> {
     let tenths = match effort {
         "minimal" => 1,
         "low" => 2,

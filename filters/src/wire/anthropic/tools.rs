@@ -2,6 +2,7 @@
 
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw};
 use crate::chat::{Chat, Function, Tool, ToolChoice};
+use crate::wire::edit::put_object_schema;
 use serde_json::value::RawValue;
 
 /// Writes `tools` and `tool_choice`; gives the names of what had to be left out.
@@ -30,7 +31,7 @@ pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>) -> Vec<String> {
 }
 
 /// The caller insists on a tool call.
-pub(super) fn forced(chat: &Chat<'_>) -> bool {
+pub(in crate::wire) fn forced(chat: &Chat<'_>) -> bool {
     let choice = chat.tool_choice.as_ref();
     choice.is_some_and(|choice| match choice {
         ToolChoice::Required | ToolChoice::Function(_) => true,
@@ -94,30 +95,9 @@ fn put_function(out: &mut Vec<u8>, function: &Function<'_>) {
         put_member(out, "description", description);
     }
     put_name(out, "input_schema");
-    put_schema(out, function.parameters);
+    put_object_schema(out, function.parameters);
     if let Some(control) = function.cache_control {
         put_raw(out, "cache_control", control.get());
-    }
-    out.push(b'}');
-}
-
-/// A schema whose `type` is `object` (recorded 400 "input_schema.type: Field required"), else as
-/// it came.
-fn put_schema(out: &mut Vec<u8>, parameters: Option<&RawValue>) {
-    let members = parameters.and_then(|raw| Members::of(raw.get())).unwrap_or_default();
-    if let Some(raw) = parameters
-        && members.text("type").as_deref() == Some("object")
-    {
-        out.extend_from_slice(raw.get().as_bytes());
-        return;
-    }
-    out.push(b'{');
-    put_member(out, "type", "object");
-    for (name, value) in members.0.iter().filter(|(name, _)| &**name != "type") {
-        put_raw(out, name, value.get());
-    }
-    if members.get("properties").is_none() {
-        put_raw(out, "properties", "{}");
     }
     out.push(b'}');
 }

@@ -105,7 +105,8 @@ fn inline(url: DataUrl<'_>, default: &str) -> Option<Vec<u8>> {
 fn address(door: Door, url: &str, default: &str) -> Option<Vec<u8>> {
     let bucket = url.starts_with("gs://");
     let known = STUDIO_HOSTS.iter().any(|host| url.starts_with(host));
-    if !bucket && !known && !(door == Door::Vertex && is_web(url)) {
+    let fetched = bucket || known || door == Door::Vertex && is_web(url);
+    if !fetched {
         return None;
     }
     let mut out = b"{".to_vec();

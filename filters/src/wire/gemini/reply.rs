@@ -231,8 +231,8 @@ impl Speech {
     }
 }
 
-/// `finishReason` in OpenAI's words. A call ends with STOP too, so `tools` decides there. Words that
-/// are not known (OTHER, MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL) are a stop.
+/// `finishReason` in OpenAI's words. A call ends with STOP too, so `tools` decides there. Words
+/// that are not known (OTHER, MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL) are a stop.
 fn finish_reason(reason: &str, tools: bool) -> &'static str {
     match reason {
         "MAX_TOKENS" | "2" => "length",

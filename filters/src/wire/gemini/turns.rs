@@ -1,4 +1,5 @@
-//! The messages of a chat as generateContent wants them: system text apart, user and model in turns.
+//! The messages of a chat as generateContent wants them: system text apart, user and model in
+//! turns.
 
 use super::{Door, content, id};
 use crate::chat::raw::{compact, put_comma, put_member, put_name, put_raw};

@@ -1,7 +1,7 @@
 //! A chat request as one of `/api/chat`: every member mapped, passed, or named as dropped.
 
 use crate::chat::media::DataUrl;
-use crate::chat::raw::{compact, put_comma, put_member, put_name, put_raw, put_text};
+use crate::chat::raw::{Members, compact, put_comma, put_member, put_name, put_raw, put_text};
 use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolCall, ToolChoice, wrong};
 use crate::error::ApiError;
 use crate::wire::edit::{edited, note};
@@ -98,7 +98,7 @@ impl Body<'_> {
         }
         self.put_calls(&message.tool_calls);
         if message.role == Role::Tool {
-            self.put_result(message);
+            self.put_result(at, message);
         } else if message.name.is_some() {
             note(&mut self.dropped, "messages.name");
         }
@@ -129,10 +129,11 @@ impl Body<'_> {
     }
 
     /// A result names its tool; older versions know no ids.
-    fn put_result(&mut self, message: &Message<'_>) {
+    fn put_result(&mut self, at: usize, message: &Message<'_>) {
         let id = message.tool_call_id.as_deref().unwrap_or_default();
-        let calls = self.chat.messages.iter().flat_map(|message| &message.tool_calls);
-        let named = calls.filter(|call| &*call.id == id).last().map(|call| &*call.name);
+        let before = self.chat.messages.iter().take(at).rev();
+        let mut calls = before.flat_map(|message| message.tool_calls.iter().rev());
+        let named = calls.find(|call| &*call.id == id).map(|call| &*call.name);
         if let Some(name) = named.or(message.name.as_deref()) {
             put_member(&mut self.out, "tool_name", name);
         }
@@ -211,7 +212,7 @@ impl Body<'_> {
         let mut options = Vec::new();
         let given = chat.rest.iter().find(|(name, _)| *name == "options");
         // What the caller wrote into `options` itself goes in front and wins.
-        let given = given.and_then(|(_, raw)| crate::chat::raw::Members::of(raw.get()));
+        let given = given.and_then(|(_, raw)| Members::of(raw.get()));
         let given = given.unwrap_or_default();
         options.push(b'{');
         for (name, raw) in &given.0 {

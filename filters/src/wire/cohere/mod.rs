@@ -1,0 +1,20 @@
+//! Cohere's second chat for callers that speak OpenAI chat (docs.cohere.com, v2).
+
+use super::{Ask, Outgoing, Reply, ReplyContext, Whole, listen};
+use crate::error::{ApiError, Failure};
+use bytes::Bytes;
+
+mod reply;
+mod request;
+
+pub(super) fn request(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+    request::build(ask)
+}
+
+pub(super) fn stream(context: ReplyContext) -> Box<dyn Reply> {
+    Box::new(listen::Listener::new(reply::Speech::default(), context))
+}
+
+pub(super) fn whole(body: Bytes, context: ReplyContext) -> Result<Whole, Failure> {
+    listen::whole(reply::Speech::default(), body, context)
+}

@@ -1,0 +1,22 @@
+//! Baidu Qianfan's first chat (wenxinworkshop) for callers that speak OpenAI chat (protocols.md
+//! section 4.8). Its second is OpenAI's and needs no wire.
+
+use super::{Ask, Outgoing, Reply, ReplyContext, Whole, listen};
+use crate::error::{ApiError, Failure};
+use bytes::Bytes;
+
+mod reply;
+mod request;
+mod turns;
+
+pub(super) fn request(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+    request::build(ask)
+}
+
+pub(super) fn stream(context: ReplyContext) -> Box<dyn Reply> {
+    Box::new(listen::Listener::new(reply::Speech, context))
+}
+
+pub(super) fn whole(body: Bytes, context: ReplyContext) -> Result<Whole, Failure> {
+    listen::whole(reply::Speech, body, context)
+}
