@@ -283,8 +283,8 @@ fn put_reasoning(out: &mut Vec<u8>, shape: &mut Shape<'_>, target: Target) {
         (Some(effort), _) => Some(effort),
         (None, Some(Thinking { kind, budget_tokens: Some(budget) })) if &**kind == "enabled" => {
             Some(match *budget {
-                ..=EFFORT_LOW_MAX => "low",
-                ..=EFFORT_MEDIUM_MAX => "medium",
+                low if low <= EFFORT_LOW_MAX => "low",
+                medium if medium <= EFFORT_MEDIUM_MAX => "medium",
                 _ => "high",
             })
         }
