@@ -137,6 +137,7 @@ async fn errors_are_told_in_the_caller_s_dialect() {
         let reply = weir.ask(&ask).await;
         assert_eq!((reply.status(), &reply.json()["error"]["type"]), (status, &json!(kind)));
     }
+    let weir = gateway(&toml::simple(&answering(Answer::default()).await)).await;
     let reply = weir.ask(&responses(false).set("previous_response_id", "resp_1")).await;
     assert_eq!(reply.error(), (400, "invalid_request".into()));
     assert_eq!(reply.json()["error"]["param"], "previous_response_id");
@@ -225,7 +226,6 @@ async fn counting_costs_nothing_and_asks_nobody() {
     let reply = weir.ask(&Ask::post("/v1/messages/count_tokens", &body)).await;
     assert!(reply.json()["input_tokens"].as_u64().unwrap() > 0);
     assert_eq!((provider.count(), weir.events().await.len()), (0, 0));
-    assert_eq!(weir.ask(&Ask::raw("HEAD", "/", Vec::new().into())).await.status(), 200);
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn audio_is_handed_on_as_a_form_and_back_as_it_is() {
         seen[0].request.header("content-type"),
         Some("multipart/form-data; boundary=\"XX\"")
     );
-    assert_eq!(seen[0].request.route(), "/audio/transcriptions");
+    assert_eq!(seen[0].request.route(), "/v1/audio/transcriptions");
     let event = weir.event().await;
     assert_eq!(
         (&event["units"]["seconds"], &event["cost_nano_usd"]),

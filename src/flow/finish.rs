@@ -57,7 +57,8 @@ impl Ticket {
             }
             None => (Usage::default(), Source::Estimated),
         };
-        Measured { usage, source, cost: running.price.as_ref().map(|p| p.cost_with(&usage, &self.record.units)) }
+        let cost = running.price.as_ref().map(|p| p.cost_with(&usage, &self.record.units));
+        Measured { usage, source, cost }
     }
 
     /// Writes the request's event. After this line is in the spool the caller may see the end.

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use weir_benches::{anthropic_stream, chat_body, openai_stream};
+use weir_filters::dialect::{Api, Memo};
 use weir_filters::tokens::{self, Channel, Counter, Encoding};
-use weir_filters::wire::{ReplyContext, Step, Wire};
+use weir_filters::wire::{Ask, Params, Quirks, ReplyContext, Step, Wire};
 use weir_filters::{peek, sse};
 
 /// Words of a stream: as many as a short answer has.
@@ -60,14 +61,19 @@ fn streams(c: &mut Criterion) {
         });
     });
     let cases = [
-        ("openai, passed", Wire::OpenAi, &openai, true),
-        ("openai, usage stripped", Wire::OpenAi, &openai, false),
-        ("anthropic, translated", Wire::Anthropic, &anthropic, true),
+        ("openai, passed", Api::Chat, Wire::OpenAi, &openai, true),
+        ("openai, usage stripped", Api::Chat, Wire::OpenAi, &openai, false),
+        ("anthropic, translated", Api::Chat, Wire::Anthropic, &anthropic, true),
+        ("messages, passed", Api::Messages, Wire::Anthropic, &anthropic, true),
+        ("messages over openai", Api::Messages, Wire::OpenAi, &openai, true),
+        ("responses over openai", Api::Responses, Wire::OpenAi, &openai, true),
+        ("responses over anthropic", Api::Responses, Wire::Anthropic, &anthropic, true),
     ];
-    for (name, wire, pieces, asked) in cases {
+    for (name, api, wire, pieces, asked) in cases {
+        let memo = memo(api, wire);
         group.bench_function(name, |b| {
             b.iter_batched(
-                || wire.stream(context(asked)),
+                || api.stream(wire, memo.clone(), context(asked)),
                 |mut reply| {
                     let mut step = Step::default();
                     for piece in pieces {
@@ -106,6 +112,23 @@ fn counting(c: &mut Criterion) {
         });
     });
     group.finish();
+}
+
+/// What a reply must know of a request that says hello.
+fn memo(api: Api, wire: Wire) -> Memo {
+    let prompt = if api == Api::Responses { "input" } else { "messages" };
+    let body = format!(r#"{{"{prompt}":[{{"role":"user","content":"hi"}}]}}"#);
+    let peek = api.read(body.into()).unwrap();
+    let ask = Ask {
+        peek: &peek,
+        model: "m",
+        quirks: &Quirks::default(),
+        params: &Params::default(),
+        max_output: 0,
+        base_url: "",
+        api_version: None,
+    };
+    api.request(wire, &ask).unwrap().1
 }
 
 fn pieces(stream: Vec<u8>) -> Vec<Bytes> {

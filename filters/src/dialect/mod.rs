@@ -208,7 +208,7 @@ impl Api {
             }),
             Self::Completions if memo.native => completions::pass_whole(body, &context),
             Self::Completions => canon::whole(wire, body, context, completions::whole),
-            Self::Embeddings => embeddings::whole(body, memo.vectors, &context),
+            Self::Embeddings => embeddings::whole(wire, body, memo.vectors, &context),
             Self::Passed(passed) => passed.whole(body, &context),
         }
     }

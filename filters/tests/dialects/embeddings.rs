@@ -128,3 +128,30 @@ fn what_is_handed_on_keeps_its_bytes_and_an_error_in_a_200_is_found() {
         .try_ask(Api::Passed(Passed::Speech), &json!({"model": "m", "input": "x"}));
     assert_eq!(refused.unwrap_err().param.as_deref(), Some("model"));
 }
+
+#[test]
+fn other_providers_embeddings_are_openai_s_to_the_caller() {
+    let body = json!({"model": "m", "input": ["a", "b"], "dimensions": 2, "user": "u"});
+    let (sent, dropped, _) = To::new(Wire::Gemini).ask(Api::Embeddings, &body);
+    let one = |text: &str| {
+        json!({"model": "models/up-model", "content": {"parts": [{"text": text}]},
+               "outputDimensionality": 2})
+    };
+    assert_eq!(sent, json!({"requests": [one("a"), one("b")]}));
+    assert_eq!(dropped, ["user"]);
+    let (sent, _, _) = To::new(Wire::Ollama).ask(Api::Embeddings, &body);
+    assert_eq!(sent, json!({"model": "up-model", "input": ["a", "b"], "dimensions": 2}));
+    let tokens = json!({"model": "m", "input": [1, 2]});
+    let error = To::new(Wire::Gemini).try_ask(Api::Embeddings, &tokens).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("input"));
+
+    let read = |wire: Wire, body: Value| -> Value {
+        let (_, _, memo) = To::new(wire).ask(Api::Embeddings, &json!({"model": "m", "input": "x"}));
+        let whole = Api::Embeddings.whole(wire, &memo, body.to_string().into(), context()).unwrap();
+        serde_json::from_slice(&whole.body).unwrap()
+    };
+    let got = read(Wire::Gemini, json!({"embeddings": [{"values": [0.5]}, {"values": [1]}]}));
+    assert_eq!(got["data"][1], json!({"object": "embedding", "index": 1, "embedding": [1]}));
+    let got = read(Wire::Ollama, json!({"embeddings": [[0.5]], "prompt_eval_count": 3}));
+    assert_eq!(got["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
+}

@@ -5,6 +5,7 @@ use super::{To, context, filter, hello};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use weir_filters::dialect::Api;
+use weir_filters::error::ApiError;
 use weir_filters::wire::Wire;
 
 /// A message with thinking and a call, as Anthropic sends it.
@@ -61,4 +62,106 @@ fn a_long_tool_name_is_the_caller_s_own_again_in_the_reply() {
     let reply = filter(Api::Messages, Wire::OpenAi, memo, &[stream], true);
     let seen = super::replay::messages::stream(&reply.out, false);
     assert_eq!(seen.tools, [(long, "{}".to_owned())]);
+}
+
+/// Feeds a stream until a limit cuts it after so many pieces. What has ended before stays as it is.
+fn cut(api: Api, to: &To, stream: &Bytes, pieces: usize) -> (Vec<u8>, bool) {
+    use weir_filters::wire::{End, Step};
+    let (_, _, memo) = to.ask(api, &hello(api));
+    let mut reply = api.stream(to.wire, memo, context());
+    let mut out = Vec::new();
+    let events: Vec<&[u8]> = split(stream);
+    for event in events.iter().take(pieces) {
+        let mut step = Step::default();
+        reply.feed(Bytes::copy_from_slice(event), &mut step);
+        out.extend(step.out.concat());
+        match step.end {
+            None => {}
+            Some(End::Complete { tail }) => {
+                out.extend_from_slice(&tail);
+                return (out, true);
+            }
+            Some(End::Failed(failure)) => {
+                let error = ApiError::from_failure(&failure, 1);
+                out.extend(reply.error(&error, "req-1").unwrap_or_default());
+                return (out, true);
+            }
+        }
+    }
+    let mut step = Step::default();
+    reply.cut(&mut step);
+    out.extend(step.out.concat());
+    let Some(End::Complete { tail }) = step.end else { panic!("a cut is no failure") };
+    out.extend_from_slice(&tail);
+    let mut late = Step::default();
+    reply.feed(stream.clone(), &mut late);
+    assert!(late.out.is_empty() && late.end.is_none(), "what comes later is swallowed");
+    (out, false)
+}
+
+fn split(stream: &[u8]) -> Vec<&[u8]> {
+    let mut events = Vec::new();
+    let mut from = 0;
+    for at in 0..stream.len().saturating_sub(1) {
+        if stream.get(at..at + 2) == Some(b"\n\n") {
+            events.extend(stream.get(from..at + 2));
+            from = at + 2;
+        }
+    }
+    events
+}
+
+#[test]
+fn a_limit_ends_a_stream_of_any_dialect_at_any_event_well_formed() {
+    use super::replay::{messages, responses};
+    let chat = super::chunks(
+        &[
+            json!({"reasoning_content": "hm"}),
+            json!({"content": "so"}),
+            json!({"content": " far"}),
+            super::start(0, "f", ""),
+            super::more(0, "{\"a\":"),
+            super::more(0, "1}"),
+        ],
+        "tool_calls",
+    );
+    let openai = To::new(Wire::OpenAi);
+    for pieces in 1..9 {
+        let (out, whole) = cut(Api::Messages, &openai, &chat, pieces);
+        let seen = messages::stream(&out, false);
+        assert!(seen.faults.is_empty(), "{pieces}: {:?}", seen.faults);
+        assert!(whole || seen.stop.as_deref() == Some("max_tokens") || seen.tools.len() == 1);
+        let (out, _) = cut(Api::Responses, &openai, &chat, pieces);
+        let seen = responses::stream(&out);
+        assert!(seen.faults.is_empty(), "{pieces}: {:?}", seen.faults);
+        let (out, _) = cut(Api::Completions, &openai, &chat, pieces);
+        assert!(out.ends_with(b"data: [DONE]\n\n"), "{pieces}");
+    }
+    for case in super::replay::cases("anthropic-messages").iter().take(20) {
+        if case.status == 200 && case.kind == "sse" && !case.id.starts_with("edge") {
+            for pieces in [2, 3, 4, 6] {
+                let (out, _) = cut(Api::Messages, &To::new(Wire::Anthropic), &case.body, pieces);
+                let seen = messages::stream(&out, true);
+                assert!(seen.faults.is_empty(), "{}: {:?}", case.id, seen.faults);
+                assert!(seen.stop.is_some() || seen.error.is_some(), "{}", case.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_ends_a_passing_response_with_what_was_said() {
+    let quirks = weir_filters::wire::Quirks { responses: true, ..Default::default() };
+    let native = To { quirks, ..To::new(Wire::OpenAi) };
+    // Our own events stand for a provider's.
+    let deltas = [json!({"content": "so"}), json!({"content": " far"}), json!({"content": "!"})];
+    let (_, _, memo) = To::new(Wire::OpenAi).ask(Api::Responses, &hello(Api::Responses));
+    let ours = filter(Api::Responses, Wire::OpenAi, memo, &[super::chunks(&deltas, "stop")], true);
+    let ours = Bytes::from(ours.out);
+    for pieces in 3..10 {
+        let (out, whole) = cut(Api::Responses, &native, &ours, pieces);
+        let seen = super::replay::responses::stream(&out);
+        assert!(seen.faults.is_empty(), "{pieces}: {:?}", seen.faults);
+        assert!(!whole && seen.status == "incomplete" && "so far!".starts_with(&seen.text));
+    }
 }

@@ -237,3 +237,28 @@ fn tokens_are_counted_here() {
     assert!(answer["input_tokens"].as_u64().unwrap() > 0);
     assert!(Api::Messages.local(1).is_none());
 }
+
+#[test]
+fn an_end_does_not_wait_for_usage_that_never_comes_t17() {
+    let seen = events(&[json!({"content": "x"})], "stop");
+    assert_eq!(seen.stop.as_deref(), Some("end_turn"));
+    let told = |key: &str| seen.usage[key].as_u64();
+    assert_eq!((told("input_tokens"), told("output_tokens")), (Some(7), Some(1)));
+}
+
+#[test]
+fn anthropic_is_never_shown_thinking_that_nobody_sealed() {
+    let said = json!([{"type": "thinking", "thinking": "hm", "signature": ""},
+                      {"type": "thinking", "thinking": "ho", "signature": "c2VhbA=="},
+                      {"type": "text", "text": "x"}]);
+    let body = with(
+        "messages",
+        json!([{"role": "user", "content": "go"},
+        {"role": "assistant", "content": said}, {"role": "user", "content": "on"}]),
+    );
+    let (sent, _, _) = To::new(Wire::Anthropic).ask(Api::Messages, &body);
+    let want = json!([{"type": "thinking", "thinking": "ho", "signature": "c2VhbA=="},
+                      {"type": "text", "text": "x"}]);
+    assert_eq!(sent["messages"][1], json!({"role": "assistant", "content": want}));
+    assert_eq!(sent["messages"][2], json!({"role": "user", "content": "on"}));
+}

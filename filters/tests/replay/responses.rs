@@ -75,8 +75,8 @@ impl Seen {
                 self.said.entry(item).or_default().push_str(delta.unwrap_or_default());
             }
             "function_call_arguments.done" => {
-                let whole = event["arguments"].as_str() == self.said.get(&item).map(String::as_str);
-                self.hold(whole, "arguments.done differs from the deltas");
+                let said = self.said.get(&item).map_or("", String::as_str);
+                self.hold(event["arguments"] == said, "arguments.done differs from the deltas");
             }
             "output_text.done" => self.hold(event["text"].is_string(), "text.done without text"),
             other => {

@@ -4,8 +4,10 @@
 //! and `turns` make a chat of the request, `stream` and `whole` write the answer's events.
 
 mod blocks;
+mod late;
 mod pass;
 mod request;
+mod seals;
 mod sent;
 mod stream;
 mod tap;

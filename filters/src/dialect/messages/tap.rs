@@ -1,12 +1,11 @@
 //! A message's stream that passes: usage tapped, the end withheld, and what clients would not bear
 //! put right (protocols.md section 6).
 
-use super::super::canon::{self, used};
-use super::super::names::Names;
+use super::super::canon::used;
+use super::late;
 use super::sent::{Sent, read};
-use super::stream::{Stream, event, put_usage};
+use super::stream::{event, put_usage};
 use crate::chat::raw::{Text, put_member, put_raw, text};
-use crate::chat::reply::Chunks;
 use crate::dialect::Dialect;
 use crate::error::{ApiError, Class, Failure, classify_event};
 use crate::sse::{self, Decoder, EVENT_BYTES_MAX, Run};
@@ -170,10 +169,10 @@ impl Passing {
             let code = Some(TRUNCATED.to_owned());
             return self.end(step, End::Failed(Failure { code, ..failure }));
         }
-        match clean {
-            true => self.fail(step, Class::Invalid, "the provider's stream holds no answer"),
-            false => self.fail(step, Class::Server, "the connection broke before the answer"),
+        if clean {
+            return self.fail(step, Class::Invalid, "the provider's stream holds no answer");
         }
+        self.fail(step, Class::Server, "the connection broke before the answer");
     }
 
     fn event(&mut self, event: &sse::Event, run: &mut Run, step: &mut Step) {
@@ -284,11 +283,9 @@ impl Passing {
     }
 
     fn delta(&mut self, read: &Event<'_>, sent: &Sent<'_>, run: &mut Run, step: &mut Step) {
-        let Some(open) = self.open.as_ref().filter(|open| open.theirs == read.index()) else {
-            return;
-        };
+        let open = self.open.as_ref().filter(|open| open.theirs == read.index());
+        let (Some(open), Some(delta)) = (open, read.delta()) else { return };
         let tool = open.tool;
-        let Some(delta) = read.delta() else { return };
         self.count(Channel::Content, delta.text);
         self.count(Channel::Reasoning, delta.thinking);
         self.count(tool.map_or(Channel::Content, Channel::Tool), delta.partial_json);
@@ -385,19 +382,7 @@ impl Passing {
             Err(_) if !clean => return self.fail(step, Class::Server, "the connection was cut"),
             Err(failure) => return self.end(step, End::Failed(failure)),
         };
-        self.tap.model = message.model;
-        message.completion.count(&mut self.tap.counter);
-        self.tap.usage = message.usage;
-        self.tap.finish = Some(message.completion.finish);
-        let model = self.tap.model.as_deref().unwrap_or(&self.context.model);
-        let chunks = Chunks::new(&self.context.id, self.context.created, model, false);
-        let mut speaker = Stream::new(Names::default(), &self.context);
-        let mut out = Vec::new();
-        for chunk in [vec![chunks.role()], chunks.whole(&message.completion)].concat() {
-            canon::events(&chunk, &mut speaker, &mut out);
-        }
-        let usage = used(&mut self.tap, self.context.prompt_tokens);
-        let tail = canon::Speaker::end(&mut speaker, &usage, &mut out);
+        let (out, tail) = late::events(message, &self.context, &mut self.tap);
         step.out.push(out.into());
         step.alive = true;
         self.started = true;

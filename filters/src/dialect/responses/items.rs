@@ -18,8 +18,8 @@ pub(super) type Raw = String;
 pub(super) struct Item {
     pub id: String,
     pub body: Body,
-    /// Its `done` is out.
-    pub done: bool,
+    /// The status its `done` told; `None` while it is being written.
+    pub done: Option<&'static str>,
 }
 
 /// What an item is.
@@ -228,9 +228,9 @@ pub(super) fn put_response(
     put_member(out, "model", head.model);
     put_name(out, "output");
     out.push(b'[');
-    for item in items.iter().filter(|item| item.done) {
+    for (item, done) in items.iter().filter_map(|item| Some((item, item.done?))) {
         put_comma(out);
-        item.put(out, true, status.of_items());
+        item.put(out, true, done);
     }
     out.push(b']');
     // Nothing is kept, and what was asked is the caller's to know.

@@ -111,7 +111,7 @@ impl Stream {
     fn open(&self) -> Option<usize> {
         let last = self.items.len().checked_sub(1)?;
         let item = self.items.get(last)?;
-        (!item.done && !matches!(item.body, Body::Call(_))).then_some(last)
+        (item.done.is_none() && !matches!(item.body, Body::Call(_))).then_some(last)
     }
 
     fn add(&mut self, prefix: &str, body: Body, out: &mut Vec<u8>) -> usize {
@@ -120,7 +120,7 @@ impl Stream {
         }
         let at = self.items.len();
         let id = format!("{prefix}_{}_{at}", self.id.trim_start_matches("resp_"));
-        self.items.push(Item { id, body, done: false });
+        self.items.push(Item { id, body, done: None });
         self.event(out, "output_item.added", |out, this| {
             put_raw(out, "output_index", &at.to_string());
             put_name(out, "item");
@@ -292,7 +292,7 @@ impl Stream {
                 });
             }
         }
-        self.items[at].done = true;
+        self.items[at].done = Some(status.of_items());
         self.event(out, "output_item.done", |out, this| {
             put_raw(out, "output_index", &at.to_string());
             put_name(out, "item");
@@ -338,7 +338,7 @@ impl Speaker for Stream {
         let finish = self.finish.take().unwrap_or_default();
         let status = Status::of(&finish);
         for at in 0..self.items.len() {
-            if !self.items[at].done {
+            if self.items[at].done.is_none() {
                 self.close(at, status, out);
             }
         }

@@ -2,8 +2,8 @@
 
 use super::super::canon::used;
 use super::items::{Head, Status, put_response};
-use super::said::Said;
 use super::pass::{Response, count};
+use super::said::Said;
 use crate::chat::raw::{Members, Text, put_name, put_raw, text};
 use crate::error::{ApiError, Class, Failure, classify_event};
 use crate::sse::{self, Decoder, Run};

@@ -9,7 +9,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// What a custom tool takes, as a function's parameters: one text.
-const FREE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
+const FREE_TEXT: &str = concat!(
+    r#"{"type":"object","properties":{"input":{"type":"string"}},"#,
+    r#""required":["input"],"additionalProperties":false}"#
+);
 
 #[derive(Deserialize)]
 struct Shape<'a> {

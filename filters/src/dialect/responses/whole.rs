@@ -17,20 +17,21 @@ pub(in crate::dialect) fn whole(
     usage: &Usage,
 ) -> Bytes {
     let id = response_id(&context.id);
-    let items = items(message, names, id.trim_start_matches("resp_"));
+    let status = Status::of(&message.finish);
+    let items = items(message, names, id.trim_start_matches("resp_"), status.of_items());
     let model = message.model.as_deref().unwrap_or(&context.model);
     let head = Head { id: &id, created: context.created, model };
     let mut out = Vec::new();
-    put_response(&mut out, head, Status::of(&message.finish), &items, Some(usage));
+    put_response(&mut out, head, status, &items, Some(usage));
     out.into()
 }
 
-fn items(message: &Message<'_>, names: &Names, id: &str) -> Vec<Item> {
+fn items(message: &Message<'_>, names: &Names, id: &str, status: &'static str) -> Vec<Item> {
     let said = &message.said;
     let mut items = Vec::new();
     let mut add = |prefix: &str, body: Body| {
         let id = format!("{prefix}_{id}_{}", items.len());
-        items.push(Item { id, body, done: true });
+        items.push(Item { id, body, done: Some(status) });
     };
     let text = |raw: Option<&RawValue>| {
         let raw = raw.map(RawValue::get).unwrap_or_default();

@@ -13,6 +13,8 @@ mod request;
 mod tools;
 mod turns;
 
+pub(crate) use request::path;
+
 /// Whose door it is: both take the same bodies, but not everything in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {

@@ -48,22 +48,26 @@ pub(super) fn build(door: Door, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     out.push(b'}');
     note_messages(&chat, &mut dropped);
     let body = edited(out.into(), ask.params, &mut dropped)?;
-    let path = path(door, ask);
+    let publisher = publisher(door, ask.base_url);
+    let method = if ask.peek.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    let path = format!("{publisher}{}", path(ask.model, method));
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage: false })
 }
 
-/// `alt=sse` gives events; without it a stream is one JSON array. Vertex has the models of several
-/// publishers, one of which the base URL may name already.
-fn path(door: Door, ask: &Ask<'_>) -> String {
-    let (kind, name) = match ask.model.split_once('/') {
+/// Vertex has the models of several publishers, one of which the base URL may name already.
+fn publisher(door: Door, base_url: &str) -> &'static str {
+    let named = door == Door::Studio || base_url.contains("/publishers/");
+    if named { "" } else { "/publishers/google" }
+}
+
+/// The path of a model's method. `alt=sse` gives events; without it a stream is one JSON array.
+pub(crate) fn path(model: &str, method: &str) -> String {
+    let (kind, name) = match model.split_once('/') {
         Some(("tunedModels", name)) => ("tunedModels", name),
         Some(("models", name)) => ("models", name),
-        _ => ("models", ask.model),
+        _ => ("models", model),
     };
-    let named = door == Door::Studio || ask.base_url.contains("/publishers/");
-    let publisher = if named { "" } else { "/publishers/google" };
-    let method = if ask.peek.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-    format!("{publisher}/{kind}/{}:{method}", segment(name))
+    format!("/{kind}/{}:{method}", segment(name))
 }
 
 /// What of the messages has no place at this provider.

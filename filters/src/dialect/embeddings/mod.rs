@@ -12,6 +12,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+mod other;
+
 /// How vectors are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Encoding {
@@ -45,13 +47,13 @@ impl Encoding {
 /// # Errors
 /// A provider without embeddings.
 pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
-    let path = match wire {
-        Wire::OpenAi | Wire::Azure => openai::path(wire, ask, "embeddings"),
-        _ => {
+    if !matches!(wire, Wire::OpenAi | Wire::Azure) {
+        return other::request(wire, ask)?.ok_or_else(|| {
             let why = "the provider of this model has no embeddings";
-            return Err(ApiError::new(Code::InvalidRequest, why).param("model"));
-        }
-    };
+            ApiError::new(Code::InvalidRequest, why).param("model")
+        });
+    }
+    let path = openai::path(wire, ask, "embeddings");
     let mut edits = Edits::default();
     let mut model = Vec::with_capacity(ask.model.len() + 2);
     put_text(&mut model, ask.model);
@@ -95,19 +97,23 @@ struct Tokens {
 /// # Errors
 /// An error object, or what holds no vectors.
 pub(super) fn whole(
+    wire: Wire,
     body: Bytes,
     asked: Encoding,
     context: &ReplyContext,
 ) -> Result<Whole, Failure> {
-    let none = |why: &str| Failure::new(Class::Invalid, 200, why);
-    let Ok(reply) = serde_json::from_slice::<Reply<'_>>(&body) else {
-        return Err(none("the reply holds no embeddings"));
-    };
+    if !matches!(wire, Wire::OpenAi | Wire::Azure) {
+        let Some(read) = other::read(&body) else { return Err(none()) };
+        let rows = read.vectors.into_iter().zip(0..).collect::<Vec<_>>();
+        let tap = tap(read.prompt, None, context);
+        return Ok(Whole { body: list(&rows, asked, &tap, context)?, tap });
+    }
+    let Ok(reply) = serde_json::from_slice::<Reply<'_>>(&body) else { return Err(none()) };
     if reply.error.is_some() {
         return Err(classify_event(&body));
     }
     let Some(rows) = reply.data.as_deref().filter(|rows| !rows.is_empty()) else {
-        return Err(none("the reply holds no embeddings"));
+        return Err(none());
     };
     let prompt = reply.usage.as_ref().and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
     let full = |usage: &Tokens| usage.prompt_tokens.is_some() && usage.total_tokens.is_some();
@@ -119,32 +125,51 @@ pub(super) fn whole(
                 && row.object.as_deref() == Some("embedding")
                 && encoding(row.embedding) == Some(asked)
         });
-    let tap = Tap {
-        usage: prompt.map(|input| Usage { input, ..Usage::default() }),
-        finish: None,
-        model: reply.model.as_deref().map(str::to_owned),
-        counter: Counter::new(context.encoding),
-    };
+    let tap = tap(prompt, reply.model.as_deref(), context);
     if plain {
         return Ok(Whole { body: body.clone(), tap });
     }
+    let rows = rows.iter().zip(0..).map(|(row, n)| (row.embedding, row.index.unwrap_or(n)));
+    let rows: Vec<_> = rows.collect();
+    Ok(Whole { body: list(&rows, asked, &tap, context)?, tap })
+}
+
+fn none() -> Failure {
+    Failure::new(Class::Invalid, 200, "the reply holds no embeddings")
+}
+
+fn tap(prompt: Option<u64>, model: Option<&str>, context: &ReplyContext) -> Tap {
+    Tap {
+        usage: prompt.map(|input| Usage { input, ..Usage::default() }),
+        finish: None,
+        model: model.map(str::to_owned),
+        counter: Counter::new(context.encoding),
+    }
+}
+
+/// OpenAI's list of vectors and their places.
+fn list(
+    rows: &[(&RawValue, u64)],
+    asked: Encoding,
+    tap: &Tap,
+    context: &ReplyContext,
+) -> Result<Bytes, Failure> {
     let mut out = br#"{"object":"list","data":["#.to_vec();
-    for (row, n) in rows.iter().zip(0_u64..) {
+    for (vector, index) in rows {
         put_comma(&mut out);
         out.extend_from_slice(br#"{"object":"embedding""#);
-        put_raw(&mut out, "index", &row.index.unwrap_or(n).to_string());
+        put_raw(&mut out, "index", &index.to_string());
         put_name(&mut out, "embedding");
-        put_vector(&mut out, row.embedding, asked)
-            .ok_or_else(|| none("the reply holds a vector that cannot be read"))?;
+        put_vector(&mut out, vector, asked).ok_or_else(none)?;
         out.push(b'}');
     }
     out.push(b']');
-    put_member(&mut out, "model", reply.model.as_deref().unwrap_or(&context.model));
-    let tokens = prompt.unwrap_or(context.prompt_tokens);
+    put_member(&mut out, "model", tap.model.as_deref().unwrap_or(&context.model));
+    let tokens = tap.usage.map_or(context.prompt_tokens, |usage| usage.input);
     let usage = format!("{{\"prompt_tokens\":{tokens},\"total_tokens\":{tokens}}}");
     put_raw(&mut out, "usage", &usage);
     out.push(b'}');
-    Ok(Whole { body: out.into(), tap })
+    Ok(out.into())
 }
 
 fn encoding(vector: &RawValue) -> Option<Encoding> {
