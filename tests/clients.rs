@@ -36,6 +36,9 @@ async fn the_openai_python_sdk_works_unmodified() {
         toml::anthropic("b", &provider),
         toml::model("gpt", &["a/up-model"]),
         toml::model("claude", &["b/up-model"]),
+        // A 429 rests a credential for a model: the checks after it ask another one.
+        toml::model("gpt-limited", &["a/limited"]),
+        toml::model("claude-limited", &["b/limited"]),
         toml::key(),
     ];
     let weir = Weir::start(&config.concat()).await;

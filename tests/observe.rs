@@ -183,7 +183,8 @@ async fn access_lines_go_to_standard_error_as_json_or_nowhere() {
 async fn an_outage_does_not_fill_the_log() {
     let weir = Weir::start(&alone()).await;
     for _ in 0..500 {
-        assert_eq!(weir.ask(&chat()).await.status(), 502);
+        // 502 until the breaker opens, then 503 without a call.
+        assert!(matches!(weir.ask(&chat()).await.status(), 502 | 503));
     }
     let own = weir.stderr();
     assert!(own.len() < 64 << 10, "{} bytes for 500 failures:\n{own}", own.len());

@@ -117,7 +117,7 @@ def several_at_once(model):
 def provider_refuses(model):
     create = client().chat.completions.create
     raises(openai.BadRequestError, 400, lambda: create(**ask(model, "status=400")))
-    limited = raises(openai.RateLimitError, 429, lambda: create(**ask(model, "status=429 retry_after=30")))
+    limited = raises(openai.RateLimitError, 429, lambda: create(**ask(model + "-limited", "status=429 retry_after=30")))
     assert int(limited.response.headers["retry-after"]) in (29, 30), limited.response.headers
     assert limited.code == "upstream_rate_limited", limited.code
     raises(openai.InternalServerError, 502, lambda: create(**ask(model, "status=500")))

@@ -134,5 +134,5 @@ async fn the_first_token_is_measured_at_the_token() {
     let (first, whole) =
         (event["ttft_ms"].as_u64().unwrap(), event["duration_ms"].as_u64().unwrap());
     let late = u64::try_from(LATE.as_millis()).unwrap();
-    assert!(first >= late && whole >= first + late, "{first} of {whole} ms");
+    assert!(first >= late && whole >= 2 * late && whole > first, "{first} of {whole} ms");
 }
