@@ -100,7 +100,7 @@ fn values_of_the_wrong_kind_are_faults_and_hide_nothing() {
 #[test]
 fn what_the_contract_names_for_later_is_refused_by_name() {
     let tables =
-        ["redis", "vault", "smart", "users", "idempotency", "flood", "alerts", "telemetry"];
+        ["redis", "smart", "users", "idempotency", "alerts", "telemetry"];
     for name in tables {
         check(&format!("[{name}]\n"), &format!("{name}: `[{name}]` is not in this version"));
     }
@@ -133,7 +133,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p("wire = \"gemini\""),
         p("wire = \"bedrock\""),
         p("wire = \"qianfan\""),
-        p("api_keys = [\"vault:x\"]"),
         p("api_keys = [{ value = \"env:SET\", limits = { rpm = 1 } }]"),
         price("image = 1.0"),
         price("batch = 0.5"),

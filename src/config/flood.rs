@@ -64,7 +64,9 @@ pub(super) fn flood(root: &View<'_>) -> Option<Flood> {
         }
     }
     if ["requests_per_second", "failed_auth_per_minute"].iter().all(|key| v.get(key).is_none()) {
-        v.complain("guards against nothing: it needs requests_per_second or failed_auth_per_minute");
+        v.complain(
+            "guards against nothing: it needs requests_per_second or failed_auth_per_minute",
+        );
     }
     Some(Flood {
         requests_per_second: v.integer("requests_per_second", 1..=RATE_MAX),

@@ -5,8 +5,8 @@ use super::ticket::{Degraded, Ticket};
 use crate::access::Key;
 use crate::config::Unpriced;
 use crate::limit::{
-    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Rules, Scope, Tightest, Used, Why,
-    learned,
+    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Rules, Scope,
+    Tightest, Used, Why, learned,
 };
 use crate::meter::Outcome;
 use crate::route::Model;

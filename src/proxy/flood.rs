@@ -75,8 +75,10 @@ impl Guard {
     fn refuse(&self, rule: &str, most: u64, client: IpAddr, wait: Duration) -> ApiError {
         self.gateway.metrics.limits.refused("client", rule, "");
         let seconds = wait.as_secs();
-        let why = format!("rate limit of client {client} reached: {rule} {most}; it resets in \
-                           {seconds} s");
+        let why = format!(
+            "rate limit of client {client} reached: {rule} {most}; it resets in \
+                           {seconds} s"
+        );
         ApiError::new(Code::RateLimitExceeded, why).after(wait)
     }
 }

@@ -191,6 +191,7 @@ fn know(metrics: &Metrics, snapshot: &Snapshot) {
     let targets = targets.filter_map(|t| t.model.as_deref());
     let offers = routes.providers.values().flat_map(|p| p.offers.iter().map(|o| o.name.as_str()));
     let teams = snapshot.keys.0.values().filter_map(|k| k.team.as_ref().map(|t| t.as_str()));
+    let teams = teams.chain(snapshot.owners.teams());
     metrics.know(public.chain(targets).chain(offers), teams);
 }
 
