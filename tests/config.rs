@@ -107,7 +107,7 @@ fn values_of_the_wrong_kind_are_faults_and_hide_nothing() {
 
 #[test]
 fn what_the_contract_names_for_later_is_refused_by_name() {
-    for name in ["idempotency", "flood", "telemetry"] {
+    for name in ["idempotency", "telemetry"] {
         check(&format!("[{name}]\n"), &format!("{name}: `[{name}]` is not in this version"));
     }
     let p = |line: &str| format!("[providers.ollama]\n{line}\n");
@@ -127,9 +127,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p("region = \"eu\""),
         p("auth = \"sigv4\""),
         p("auth = \"oauth\""),
-        p("wire = \"bedrock\""),
-        p("wire = \"qianfan\""),
-        p("api_keys = [\"vault:x\"]"),
         p("api_keys = [{ value = \"env:SET\", limits = { rpm = 1 } }]"),
         price("image = 1.0"),
         price("batch = 0.5"),
@@ -357,7 +354,10 @@ fn what_would_never_choose_a_target_is_a_fault() {
     let wide = "[[routes]]\nwhen = { team = \"t\" }\nmodel = \"x\"\n";
     let narrow = "[[routes]]\nwhen = { team = \"t\", tag = \"a\" }\nmodel = \"x\"\n";
     check(&m(&format!("{wide}{narrow}")), "is never reached: rule 1");
-    check(&m("[[routes]]\nwhen = { endpoint = \"realtime\" }\nmodel = \"x\""), "not in this version");
+    check(
+        &m("[[routes]]\nwhen = { endpoint = \"realtime\" }\nmodel = \"x\""),
+        "not in this version",
+    );
     check(&p("breaker = { error_rate = 1.5 }"), "up to 1");
     check(&p("breaker = { probes = 0 }"), "is not within");
     check(&p("breaker = { open_for = \"0s\" }"), "zero is no wait");

@@ -186,7 +186,12 @@ async fn every_row_that_anthropics_clients_can_meet() {
         (messages().key("sk-old"), 401, AUTH, 1),
         (messages().key("sk-off"), 401, AUTH, 1),
         (messages(), 400, "invalid_request_error", 1),
-        (messages().without("authorization").with("x-api-key", KEY), 400, "invalid_request_error", 1),
+        (
+            messages().without("authorization").with("x-api-key", KEY),
+            400,
+            "invalid_request_error",
+            1,
+        ),
         (Ask::get("/v1/messages"), 404, "not_found_error", 0),
         (models("/v1/models").without("authorization"), 401, AUTH, 0),
         (models("/v1/models/nobody"), 404, "not_found_error", 0),

@@ -192,14 +192,8 @@ async fn a_client_that_leaves_between_two_tries_ends_them() {
         client.abort();
         let event = gateway.event().await;
         assert_eq!(a.count(), 1);
-        assert_eq!(
-            (&event["outcome"], &event["status"]),
-            (&"client_abort".into(), &499.into())
-        );
-        assert_eq!(
-            (&event["cost_nano_usd"], &event["output_tokens"]),
-            (&0.into(), &0.into())
-        );
+        assert_eq!((&event["outcome"], &event["status"]), (&"client_abort".into(), &499.into()));
+        assert_eq!((&event["cost_nano_usd"], &event["output_tokens"]), (&0.into(), &0.into()));
     }
 }
 

@@ -301,6 +301,8 @@ async fn bad_usage_is_exit_64_and_later_versions_say_so() {
     check(&["frobnicate"], "frobnicate");
     check(&["run", "--upgrade"], "not in this version");
     check(&["check", "--online"], "not in this version");
+    check(&["keys", "create"], "--name");
+    check(&["vault", "set"], "NAME");
     check(&["report", "--by", "nonsense"], "nonsense");
     let good = weir.cli(&["check"]);
     assert_eq!(good.status.code(), Some(0), "{}", String::from_utf8_lossy(&good.stderr));

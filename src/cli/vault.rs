@@ -80,7 +80,10 @@ fn act(vault: &Sealed, what: &Vault) -> Result<(), Error> {
         }
         Vault::Rotate(value) => {
             vault.put(&value.name, &read(value)?, false, now)?;
-            say(&format!("{0} has a candidate; `weir vault promote {0}` puts it in use", value.name));
+            say(&format!(
+                "{0} has a candidate; `weir vault promote {0}` puts it in use",
+                value.name
+            ));
         }
         Vault::Promote { name } => {
             vault.promote(name)?;
@@ -102,10 +105,10 @@ fn list(vault: &Sealed, as_json: bool) -> Result<(), Error> {
         (row.name, row.version, state, created)
     });
     if as_json {
-        let entry = |(name, version, state, created)| {
+        let entries = rows.map(|(name, version, state, created)| {
             json!({"name": name, "version": version, "state": state, "created": created})
-        };
-        let entries: Vec<_> = rows.map(entry).collect();
+        });
+        let entries: Vec<_> = entries.collect();
         say(&format!("{:#}", json!({ "vault": entries })));
     } else {
         let rows = rows.map(|(n, v, s, c)| vec![n, v.to_string(), s.to_owned(), c]);

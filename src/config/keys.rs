@@ -57,6 +57,10 @@ impl Owners {
     pub fn has_team(&self, name: &str) -> bool {
         self.teams.contains_key(name)
     }
+    /// Every team that is defined.
+    pub fn teams(&self) -> impl Iterator<Item = &str> {
+        self.teams.keys().map(String::as_str)
+    }
     /// No team is defined, so keys may name any.
     #[must_use]
     pub fn is_free(&self) -> bool {

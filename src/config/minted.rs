@@ -60,7 +60,8 @@ pub fn mint(snapshot: &Snapshot, rows: &[KeyRow]) -> Minted {
         if minted.rules.add(&owner, spec).is_err() {
             key.enabled = false;
         }
-        if let Some(user) = key.user.as_ref().filter(|u| !minted.rules.knows(Scope::User, u.as_str()))
+        if let Some(user) =
+            key.user.as_ref().filter(|u| !minted.rules.knows(Scope::User, u.as_str()))
         {
             // Without a table a user has the defaults, which are sound by themselves.
             let _ = minted.rules.add(&Owner::new(Scope::User, user.as_str()), Spec::default());

@@ -6,6 +6,7 @@
 mod check;
 mod diff;
 mod fault;
+mod flood;
 mod keys;
 mod limits;
 mod minted;
@@ -26,6 +27,7 @@ mod zero;
 
 pub use check::{check, check_diff, check_preset, init, init_with};
 pub use diff::{diff, needs_restart};
+pub use flood::Net;
 pub use keys::Owners;
 pub use minted::{Minted, faults as key_faults, mint};
 pub use units::duration;
@@ -114,6 +116,16 @@ pub struct Redis {
     pub prefix: String,
 }
 
+/// `[flood]`, compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names are CONTRACT's
+pub struct Flood {
+    pub requests_per_second: Option<u64>,
+    pub failed_auth_per_minute: Option<u64>,
+    /// Whose word on who asks is believed.
+    pub trusted: Vec<Net>,
+}
+
 /// Where access lines go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -138,6 +150,8 @@ pub struct Snapshot {
     pub store: Store,
     /// `[log]`
     pub log: Log,
+    /// `[flood]`
+    pub flood: Option<Flood>,
     /// Virtual keys.
     pub keys: Keys,
     /// What teams and departments give to keys.
@@ -248,8 +262,9 @@ const ROOT: value::Shape = value::Shape {
         "time_zone",
         "redis",
         "vault",
+        "flood",
     ],
-    later: &["idempotency", "flood", "telemetry"],
+    later: &["idempotency", "telemetry"],
 };
 
 fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
@@ -270,12 +285,24 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let (keys, owners) = keys::keys(&root, &routes);
     let rules = limits::rules(&root, &routes, &keys);
     let redis = redis::redis(&root);
+    let flood = flood::flood(&root);
     models::default_model(&root, &server, &routes);
     let contents = book.contents();
     let result = if book.sound() {
         let version = source::version(&texts);
-        let snapshot =
-            Snapshot { version, server, admin, store, log, keys, owners, routes, rules, redis };
+        let snapshot = Snapshot {
+            version,
+            server,
+            admin,
+            store,
+            log,
+            flood,
+            keys,
+            owners,
+            routes,
+            rules,
+            redis,
+        };
         Ok(Loaded {
             snapshot,
             warnings: book.warnings(),

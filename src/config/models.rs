@@ -11,15 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const MODEL: Shape = Shape {
-    known: &[
-        "strategy",
-        "targets",
-        "strict",
-        "on_429",
-        "affinity",
-        "fallback",
-        "max_latency",
-    ],
+    known: &["strategy", "targets", "strict", "on_429", "affinity", "fallback", "max_latency"],
     later: &["hedge", "cache"],
 };
 const TARGET: Shape = Shape { known: &["to", "weight", "priority"], later: &[] };

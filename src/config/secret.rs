@@ -1,4 +1,4 @@
-//! References to secrets: `env:NAME`, `file:/path`, `cred:NAME`, `vault:NAME`; a literal is taken with a warning.
+//! References to secrets: `env:`, `file:`, `cred:`, `vault:`; a literal is taken with a warning.
 
 use super::fault::{At, Book};
 use crate::base::Secret;
@@ -25,12 +25,7 @@ pub(super) fn secret(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<S
 }
 
 /// What a string says: itself, or what its reference holds; a fault where that is nothing.
-pub(super) fn value(
-    book: &Book<'_>,
-    at: At,
-    key: &str,
-    text: &str,
-) -> Option<Zeroizing<String>> {
+pub(super) fn value(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<Zeroizing<String>> {
     match resolve(book, at, text) {
         Ok(value) => Some(value),
         Err(why) => {
@@ -74,6 +69,7 @@ fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, Str
 }
 
 fn contents(book: &Book<'_>, path: std::path::PathBuf) -> Result<Zeroizing<String>, String> {
-    let text = super::source::read_for(book, &path).map_err(|why| format!("{}: {why}", path.display()))?;
+    let text =
+        super::source::read_for(book, &path).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok(Zeroizing::new(text))
 }

@@ -33,7 +33,7 @@ impl Ticket {
                 }
                 Err(Some(denied)) => Err(denied),
                 Err(None) => {
-                    let why = "the store of keys is away, and this API key is not among those known";
+                    let why = "the store of keys is away, and this API key is none of those known";
                     return Err(ApiError::new(Code::StoreUnavailable, why).after(AWAY));
                 }
             },
@@ -165,4 +165,3 @@ impl Ticket {
         self.gateway.spool.admit(&Admitted { admitted: Box::new(event) });
     }
 }
-

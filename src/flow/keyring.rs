@@ -59,7 +59,11 @@ impl Keyring<'_> {
     ///
     /// # Errors
     /// Every kind but [`Error::Missing`].
-    pub fn create(&self, name: &str, mut said: Map<String, Value>) -> Result<(Value, Secret), Error> {
+    pub fn create(
+        &self,
+        name: &str,
+        mut said: Map<String, Value>,
+    ) -> Result<(Value, Secret), Error> {
         let letter = |c: char| !c.is_control() && !"/~".contains(c);
         if name.trim().is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(letter) {
             return Err(Error::Bad("a name has 1 to 128 characters, without `/` and `~`".into()));

@@ -40,7 +40,8 @@ mod tests {
     #[test]
     fn the_header_wins_and_the_body_is_read_in_order() {
         let check = |header, body: &str, want: Option<&str>| {
-            let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}]{body}}}"#);
+            let body =
+                format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}]{body}}}"#);
             let peek = weir_filters::peek::chat(Bytes::from(body)).unwrap();
             assert_eq!(end_user(header, &peek).as_deref(), want);
         };

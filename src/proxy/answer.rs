@@ -13,16 +13,10 @@ use weir_filters::error::ApiError;
 use weir_filters::usage::NanoUsd;
 
 const JSON: &str = "application/json";
-const REQUESTS: [&str; 3] = [
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-reset-requests",
-];
-const TOKENS: [&str; 3] = [
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
-];
+const REQUESTS: [&str; 3] =
+    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
+const TOKENS: [&str; 3] =
+    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
 
 /// The header of a stream: never a length, never a cache, never a buffer on the way.
 ///

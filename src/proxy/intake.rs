@@ -2,7 +2,9 @@
 
 use super::answer;
 use super::endpoint::{Endpoint, Kind};
+use super::flood::{self, Guard};
 use super::settle::LEAVING;
+use crate::config::Flood;
 use crate::flow::{Arrival, Phase, Ticket, Wishes};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -10,6 +12,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use pingora::{Error, Result};
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::{ApiError, Code};
@@ -132,6 +135,7 @@ pub async fn take(
     session: &mut Session,
     ticket: &mut Ticket,
     endpoint: &Endpoint,
+    guard: &Guard,
 ) -> Result<Taken> {
     match endpoint.kind {
         Kind::Health => return local(ticket, r#"{"status":"ok"}"#.into()),
@@ -139,6 +143,12 @@ pub async fn take(
         _ => {}
     }
     if let Some(refused) = closed(ticket) {
+        return Ok(Taken::Refused(refused));
+    }
+    let asking = asking(session, ticket);
+    if let Some((flood, client)) = &asking
+        && let Err(refused) = guard.pass(flood, *client)
+    {
         return Ok(Taken::Refused(refused));
     }
     match endpoint.kind {
@@ -153,6 +163,9 @@ pub async fn take(
         _ => {}
     }
     if let Err(refused) = ticket.authenticate(secret(&session.req_header().headers)) {
+        if let (Some((flood, client)), 401) = (&asking, refused.status) {
+            guard.failed(flood, *client);
+        }
         return Ok(Taken::Refused(refused));
     }
     match endpoint.kind {
@@ -168,6 +181,14 @@ pub async fn take(
         }
         _ => ask(session, ticket).await,
     }
+}
+
+/// The flood guard's rules, and whom they count.
+fn asking(session: &Session, ticket: &Ticket) -> Option<(Flood, IpAddr)> {
+    let flood = ticket.snapshot.flood.clone()?;
+    let peer = session.client_addr()?.as_inet()?.ip();
+    let client = flood::client(peer, &session.req_header().headers, &flood);
+    Some((flood, client))
 }
 
 fn closed(ticket: &Ticket) -> Option<ApiError> {

@@ -6,6 +6,7 @@
 
 mod answer;
 mod endpoint;
+mod flood;
 mod forward;
 mod intake;
 mod models;
@@ -40,6 +41,7 @@ use weir_filters::error::{ApiError, Code};
 pub struct Proxy {
     gateway: Arc<Gateway>,
     resolver: Arc<Resolver>,
+    guard: flood::Guard,
     started: Instant,
 }
 
@@ -56,7 +58,8 @@ impl Proxy {
     /// A proxy of this gateway.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>) -> Self {
-        Self { gateway, resolver: Arc::default(), started: Instant::now() }
+        let guard = flood::Guard::new(gateway.clone());
+        Self { gateway, resolver: Arc::default(), guard, started: Instant::now() }
     }
 
     /// Providers' addresses, to be kept fresh by [`resolver::run`].
@@ -221,7 +224,7 @@ impl ProxyHttp for Proxy {
             client.set_pipelining_enabled(true);
             client.set_close_on_response_before_downstream_finish(false);
         }
-        match intake::take(session, &mut ticket, &endpoint).await {
+        match intake::take(session, &mut ticket, &endpoint, &self.guard).await {
             Ok(Taken::Proxy) => {
                 let control = Control::new(Exchange::new(ticket, old), c.arrived);
                 Downstream::install(&mut session.downstream_session, control.clone());

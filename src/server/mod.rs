@@ -106,7 +106,8 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
         .map_err(|e| Unavailable::new("make", "metrics", io::Error::other(e.to_string())))?;
     know(&counters, &snapshot);
     let gateway = Gateway::new(snapshot, spool, counters, access);
-    redis::start(&gateway).map_err(|why| Unavailable::new("use", "redis", io::Error::other(why)))?;
+    redis::start(&gateway)
+        .map_err(|why| Unavailable::new("use", "redis", io::Error::other(why)))?;
     let shared = Arc::new(Shared::default());
     watch_facts(&gateway, &shared);
     Ok(Ready { gateway, shared, claims, admin, metrics, ledger, logger })
@@ -191,6 +192,7 @@ fn know(metrics: &Metrics, snapshot: &Snapshot) {
     let targets = targets.filter_map(|t| t.model.as_deref());
     let offers = routes.providers.values().flat_map(|p| p.offers.iter().map(|o| o.name.as_str()));
     let teams = snapshot.keys.0.values().filter_map(|k| k.team.as_ref().map(|t| t.as_str()));
+    let teams = teams.chain(snapshot.owners.teams());
     metrics.know(public.chain(targets).chain(offers), teams);
 }
 

@@ -22,8 +22,10 @@ const NAME_BYTES_MAX: usize = 128;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It was sealed under another key.
-    #[error("the vault key does not open {0:?}: another key sealed it (vault.old_keys may name \
-             it), or the row was tampered with")]
+    #[error(
+        "the vault key does not open {0:?}: another key sealed it (vault.old_keys may name \
+             it), or the row was tampered with"
+    )]
     WrongKey(String),
     /// A value that nothing can send.
     #[error("{0}")]

@@ -106,7 +106,10 @@ async fn a_drain_waits_for_those_that_end_cuts_those_that_do_not_and_books_all()
         assert!(is(id, "interrupted"), "{id}: {all:?}");
     }
     for id in ["deaf", "h2-deaf", "upload"] {
-        assert!(is(id, "interrupted") || is(id, "client_abort") || is(id, "refused"), "{id}: {all:?}");
+        assert!(
+            is(id, "interrupted") || is(id, "client_abort") || is(id, "refused"),
+            "{id}: {all:?}"
+        );
     }
     assert_eq!(rows.len(), 9, "{all:?}");
     drop((deaf, h2_deaf, slow));

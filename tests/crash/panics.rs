@@ -49,9 +49,9 @@ async fn a_panic_in_one_h2_stream_leaves_the_others_of_its_connection_alone() {
     weir.events(1).await;
     gate.open(1);
     let (first, second) = (soon("an end", first).await, soon("an end", second).await);
-    let answers = [first.unwrap(), second.unwrap()].into_iter().filter(|r| {
-        r.as_ref().is_ok_and(|r| r.status() == 200)
-    });
+    let answers = [first.unwrap(), second.unwrap()]
+        .into_iter()
+        .filter(|r| r.as_ref().is_ok_and(|r| r.status() == 200));
     assert_eq!(answers.count(), 1);
     provider.play(Answer::default().script());
     assert_eq!(h2.ask(&chat()).await.status(), 200);

@@ -21,7 +21,8 @@ impl Load {
             clients.spawn(async move {
                 let mut client = Client::connect(port).await;
                 while !stop.load(Ordering::Acquire) {
-                    let ask = if i % 2 == 0 { chat() } else { streamed().say("words=4 delay=0.01") };
+                    let ask =
+                        if i % 2 == 0 { chat() } else { streamed().say("words=4 delay=0.01") };
                     let reply = client.ask(&ask).await;
                     assert_eq!(reply.status(), 200, "{}", reply.text());
                     assert!(i % 2 == 0 || reply.done(), "{}", reply.text());

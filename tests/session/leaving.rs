@@ -94,7 +94,11 @@ async fn a_client_that_leaves_in_its_body_costs_no_upstream_call() {
         for way in 0..2 {
             let mut client = Client::connect(weir.port).await;
             client.send(&ask.bytes()[..200_000]).await;
-            if way == 0 { client.abort() } else { client.half_close().await }
+            if way == 0 {
+                client.abort()
+            } else {
+                client.half_close().await
+            }
             aborted(&weir, 2 * i + way + 1).await;
         }
     }

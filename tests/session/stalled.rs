@@ -12,7 +12,8 @@ const EVENTS: usize = 400;
 /// A stream that is too long to be left unread, and does not end.
 fn flood() -> Script {
     let word = "a".repeat(EVENT);
-    let event = Action::Sse(serde_json::json!({"choices": [{"index": 0, "delta": {"content": word}}]}));
+    let event =
+        Action::Sse(serde_json::json!({"choices": [{"index": 0, "delta": {"content": word}}]}));
     let Action::Sse(value) = event else { unreachable!() };
     let event = Action::text(&format!("data: {value}\n\n"));
     let mut actions = vec![Action::stream()];

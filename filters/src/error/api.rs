@@ -126,14 +126,7 @@ impl ApiError {
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let (_, status, _, retry) = code.row();
-        Self {
-            code,
-            status,
-            message: message.into(),
-            param: None,
-            retry,
-            retry_after: None,
-        }
+        Self { code, status, message: message.into(), param: None, retry, retry_after: None }
     }
 
     /// With the member at fault.
@@ -169,10 +162,7 @@ impl ApiError {
             // the provider's words may hold a part of the key or our account's name
             Class::Auth => Self::new(
                 Code::UpstreamAuth,
-                format!(
-                    "the provider refused the gateway's credential ({})",
-                    failure.status
-                ),
+                format!("the provider refused the gateway's credential ({})", failure.status),
             ),
             Class::Quota => Self::new(
                 Code::UpstreamQuota,
@@ -180,10 +170,9 @@ impl ApiError {
             ),
             Class::RateLimited => Self::new(Code::UpstreamRateLimited, said)
                 .after(failure.retry_after.unwrap_or(WAIT_DEFAULT)),
-            Class::RateHopeless => Self {
-                retry: false,
-                ..Self::new(Code::UpstreamRateLimited, said)
-            },
+            Class::RateHopeless => {
+                Self { retry: false, ..Self::new(Code::UpstreamRateLimited, said) }
+            }
             Class::Timeout => Self::new(Code::UpstreamTimeout, said),
             Class::Overloaded | Class::Server | Class::Invalid => Self::failed(failure, tried),
         };

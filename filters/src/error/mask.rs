@@ -54,11 +54,7 @@ pub fn mask(text: &str) -> String {
         }
         bearer = word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic");
         bearer = bearer && rest.starts_with(' ');
-        named = if names(word) {
-            WORDS_BETWEEN_MAX
-        } else {
-            named.saturating_sub(1)
-        };
+        named = if names(word) { WORDS_BETWEEN_MAX } else { named.saturating_sub(1) };
     }
     out
 }
@@ -80,9 +76,7 @@ fn prefixed(word: &str) -> bool {
 
 fn names(word: &str) -> bool {
     let low = word.trim_end_matches(['=', '.', '-']).to_ascii_lowercase();
-    ["key", "keys", "token", "secret", "password"]
-        .iter()
-        .any(|end| low.ends_with(end))
+    ["key", "keys", "token", "secret", "password"].iter().any(|end| low.ends_with(end))
 }
 
 #[cfg(test)]
@@ -115,10 +109,7 @@ mod tests {
         ];
         for (text, part) in secrets.iter().zip(parts) {
             let masked = mask(text);
-            assert!(
-                masked.contains(HIDDEN) && !masked.contains(part),
-                "{masked}"
-            );
+            assert!(masked.contains(HIDDEN) && !masked.contains(part), "{masked}");
         }
         assert_eq!(
             mask("Incorrect API key provided: sk-prov-SECRET1234. You can"),

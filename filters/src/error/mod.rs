@@ -74,14 +74,7 @@ impl Failure {
     #[must_use]
     pub fn new(class: Class, status: u16, message: &str) -> Self {
         let message = cut(mask(message), MESSAGE_CHARS_MAX);
-        Self {
-            class,
-            status,
-            message,
-            code: None,
-            param: None,
-            retry_after: None,
-        }
+        Self { class, status, message, code: None, param: None, retry_after: None }
     }
 }
 
@@ -111,10 +104,7 @@ pub fn classify(status: u16, header: &dyn Fn(&str) -> Option<String>, body: &[u8
 #[must_use]
 pub fn classify_event(value: &[u8]) -> Failure {
     let words = Words::read(value);
-    let status = words
-        .business_status()
-        .or(words.status)
-        .unwrap_or_else(|| rules::meant(&words));
+    let status = words.business_status().or(words.status).unwrap_or_else(|| rules::meant(&words));
     finish(rules::class(status, &words), status, words)
 }
 
@@ -123,17 +113,12 @@ fn finish(class: Class, status: u16, words: Words) -> Failure {
         "" => format!("status {status} without a message"),
         text => cut(mask(text), MESSAGE_CHARS_MAX),
     };
-    let code = [words.code, words.kind]
-        .into_iter()
-        .find(|word| !word.is_empty());
+    let code = [words.code, words.kind].into_iter().find(|word| !word.is_empty());
     let waits = matches!(class, Class::RateLimited | Class::Overloaded);
     Failure {
         class,
         status,
-        retry_after: words
-            .wait
-            .or_else(|| wait::from_text(&message))
-            .filter(|_| waits),
+        retry_after: words.wait.or_else(|| wait::from_text(&message)).filter(|_| waits),
         message,
         code: code.map(|code| cut(mask(&code), NAME_CHARS_MAX)),
         param: words.param.map(|param| cut(mask(&param), NAME_CHARS_MAX)),

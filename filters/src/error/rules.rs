@@ -133,9 +133,7 @@ fn hopeless(words: &Words) -> bool {
     let number = |lead: &str| -> Option<u64> {
         let said = words.said();
         let rest = &said[said.find(lead)? + lead.len()..];
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         rest[..end].parse().ok()
     };
     let (Some(limit), Some(asked)) = (number("limit "), number("requested ")) else {
@@ -149,11 +147,7 @@ fn no_model(status: u16, words: &Words) -> bool {
     if ["model_not_found", "DeploymentNotFound"].contains(&words.code.as_str()) {
         return true;
     }
-    let telling = [
-        "invalid_model",
-        "model identifier is invalid",
-        "model not found",
-    ];
+    let telling = ["invalid_model", "model identifier is invalid", "model not found"];
     let known = telling.iter().any(|needle| words.says(needle)) || words.says("model not exist");
     (400..500).contains(&status) && (known || names_no_model(words.said()))
 }
@@ -163,9 +157,7 @@ fn names_no_model(said: &str) -> bool {
     said.match_indices("model ").any(|(at, lead)| {
         let mut words = said[at + lead.len()..].split(' ').skip(1);
         ["does", "not", "exist"].iter().all(|want| {
-            words
-                .next()
-                .is_some_and(|word| word.trim_end_matches(['.', ',', '"']) == *want)
+            words.next().is_some_and(|word| word.trim_end_matches(['.', ',', '"']) == *want)
         })
     })
 }

@@ -14,18 +14,10 @@ pub fn parse_wait(text: &str) -> Option<Duration> {
         return None;
     }
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let number: f64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
-        let units = [
-            ("ms", 0.001),
-            ("s", 1.0),
-            ("m", 60.0),
-            ("h", 3_600.0),
-            ("d", 86_400.0),
-        ];
+        let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
         match units.into_iter().find(|(unit, _)| rest.starts_with(unit)) {
             Some((unit, seconds)) => {
                 total += number * seconds;
@@ -71,24 +63,18 @@ pub(super) fn from_headers(
 /// From a message: "Please try again in 3.89s", "retry after 7 seconds", "retry in 18.2s".
 pub(super) fn from_text(message: &str) -> Option<Duration> {
     let low = message.to_ascii_lowercase();
-    ["try again in ", "retry in ", "retry after "]
-        .into_iter()
-        .find_map(|lead| {
-            let rest = &low[low.find(lead)? + lead.len()..];
-            let mut words = rest.split_whitespace();
-            let first = words.next()?.trim_end_matches(['.', ',', ';', ')']);
-            let scale = match words
-                .next()
-                .map(|unit| unit.trim_end_matches(['.', ',', ';', ')', 's']))
-            {
-                Some("minute") => 60,
-                Some("hour") => 3_600,
-                _ => 1,
-            };
-            parse_wait(first)?
-                .checked_mul(scale)
-                .filter(|wait| *wait <= WAIT_MAX)
-        })
+    ["try again in ", "retry in ", "retry after "].into_iter().find_map(|lead| {
+        let rest = &low[low.find(lead)? + lead.len()..];
+        let mut words = rest.split_whitespace();
+        let first = words.next()?.trim_end_matches(['.', ',', ';', ')']);
+        let scale = match words.next().map(|unit| unit.trim_end_matches(['.', ',', ';', ')', 's']))
+        {
+            Some("minute") => 60,
+            Some("hour") => 3_600,
+            _ => 1,
+        };
+        parse_wait(first)?.checked_mul(scale).filter(|wait| *wait <= WAIT_MAX)
+    })
 }
 
 fn seconds(seconds: f64) -> Option<Duration> {
@@ -106,41 +92,21 @@ fn until(then: &str, now: &str) -> Option<Duration> {
 /// `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(text: &str) -> Option<u64> {
     let mut parts = text.trim().split_ascii_whitespace().skip(1);
-    let day: u64 = parts
-        .next()?
-        .parse()
-        .ok()
-        .filter(|day| (1..=31).contains(day))?;
+    let day: u64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
     let names = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let month = parts
-        .next()
-        .filter(|name| name.len() == 3)
-        .and_then(|name| names.find(name))?;
-    let year: u64 = parts
-        .next()?
-        .parse()
-        .ok()
-        .filter(|year| (1970..=9999).contains(year))?;
-    let mut clock = parts
-        .next()?
-        .splitn(3, ':')
-        .map(|part| part.parse::<u64>().ok());
+    let month = parts.next().filter(|name| name.len() == 3).and_then(|name| names.find(name))?;
+    let year: u64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let mut clock = parts.next()?.splitn(3, ':').map(|part| part.parse::<u64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
     if parts.next() != Some("GMT") || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     // March is the first month, so that the leap day is a year's last
     let month = (month / 3) as u64;
-    let (year, month) = if month < 2 {
-        (year - 1, month + 10)
-    } else {
-        (year, month - 2)
-    };
+    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let epoch = 719_468; // the same sum for 1970-01-01
-    (days.checked_sub(epoch)? * 24 + hour)
-        .checked_mul(3_600)?
-        .checked_add(minute * 60 + second)
+    (days.checked_sub(epoch)? * 24 + hour).checked_mul(3_600)?.checked_add(minute * 60 + second)
 }
 
 #[cfg(test)]
@@ -176,28 +142,13 @@ mod tests {
 
     #[test]
     fn an_http_date_counts_from_the_reply_s_own_date() {
-        assert_eq!(
-            http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
-            Some(784_111_777)
-        );
+        assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
         assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
-        assert_eq!(
-            http_date("Thu, 29 Feb 2024 23:59:59 GMT"),
-            Some(1_709_251_199)
-        );
+        assert_eq!(http_date("Thu, 29 Feb 2024 23:59:59 GMT"), Some(1_709_251_199));
         assert_eq!(http_date("2024-02-29T23:59:59Z"), None);
-        let wait = until(
-            "Fri, 01 Mar 2024 00:00:07 GMT",
-            "Thu, 29 Feb 2024 23:59:59 GMT",
-        );
+        let wait = until("Fri, 01 Mar 2024 00:00:07 GMT", "Thu, 29 Feb 2024 23:59:59 GMT");
         assert_eq!(wait, Some(Duration::from_secs(8)));
-        assert_eq!(
-            until(
-                "Thu, 29 Feb 2024 23:59:59 GMT",
-                "Fri, 01 Mar 2024 00:00:07 GMT"
-            ),
-            None
-        );
+        assert_eq!(until("Thu, 29 Feb 2024 23:59:59 GMT", "Fri, 01 Mar 2024 00:00:07 GMT"), None);
     }
 
     #[test]

@@ -40,10 +40,7 @@ impl Words {
         let text = text.trim_start_matches('\u{feff}').trim();
         let mut words = match object(text) {
             Some(object) => Self::of(&object),
-            None => Self {
-                message: plain_text(text),
-                ..Self::default()
-            },
+            None => Self { message: plain_text(text), ..Self::default() },
         };
         words.body = text.to_ascii_lowercase();
         words.index();
@@ -152,20 +149,10 @@ fn object(text: &str) -> Option<Map<String, Value>> {
 
 /// The words for people, wherever they stand.
 fn message(inner: &Map<String, Value>, whole: &Map<String, Value>) -> String {
-    let keys = [
-        "message",
-        "error",
-        "error_msg",
-        "msg",
-        "detail",
-        "errorMessage",
-    ];
+    let keys = ["message", "error", "error_msg", "msg", "detail", "errorMessage"];
     keys.into_iter()
         .find_map(|key| inner.get(key).and_then(told))
-        .or_else(|| {
-            keys.into_iter()
-                .find_map(|key| whole.get(key).and_then(told))
-        })
+        .or_else(|| keys.into_iter().find_map(|key| whole.get(key).and_then(told)))
         .unwrap_or_default()
 }
 
@@ -209,29 +196,16 @@ fn integer(value: &Value) -> Option<i64> {
 
 /// An HTTP status that the object states as a number or digits.
 fn own_status(inner: &Map<String, Value>) -> Option<u16> {
-    [
-        "status_code",
-        "statusCode",
-        "code",
-        "http_code",
-        "raw_status_code",
-        "status",
-    ]
-    .into_iter()
-    .filter_map(|key| inner.get(key).and_then(integer))
-    .find_map(|code| {
-        u16::try_from(code)
-            .ok()
-            .filter(|code| (400..600).contains(code))
-    })
+    ["status_code", "statusCode", "code", "http_code", "raw_status_code", "status"]
+        .into_iter()
+        .filter_map(|key| inner.get(key).and_then(integer))
+        .find_map(|code| u16::try_from(code).ok().filter(|code| (400..600).contains(code)))
 }
 
 /// google.rpc.RetryInfo: `details: [{"@type": "…RetryInfo", "retryDelay": "18.5s"}]`.
 fn retry_info(inner: &Map<String, Value>) -> Option<Duration> {
     let details = inner.get("details")?.as_array()?;
-    let delay = details
-        .iter()
-        .find_map(|item| item.get("retryDelay")?.as_str())?;
+    let delay = details.iter().find_map(|item| item.get("retryDelay")?.as_str())?;
     wait::parse_wait(delay)
 }
 

@@ -14,8 +14,8 @@ mod scan;
 
 pub use edit::Edits;
 pub use params::{apply_params, with_include_usage};
-pub use read::{CHAT, COMPLETIONS, Form, INPUT, LIMIT_MAX, MESSAGES, N_MAX, NAME_BYTES_MAX, OTHER};
 pub use read::RESPONSES;
+pub use read::{CHAT, COMPLETIONS, Form, INPUT, LIMIT_MAX, MESSAGES, N_MAX, NAME_BYTES_MAX, OTHER};
 pub use scan::MEMBERS_MAX;
 
 /// Deeper nesting than this is refused; the outermost object is level 1.
@@ -206,11 +206,7 @@ pub fn form(body: Bytes, form: &Form) -> Result<Peek, BadBody> {
 /// [`BadBody::Json`] where it is no JSON object.
 pub fn members(body: Bytes) -> Result<Peek, BadBody> {
     let members = check(&body)?;
-    Ok(Peek {
-        body,
-        members,
-        ..Peek::default()
-    })
+    Ok(Peek { body, members, ..Peek::default() })
 }
 
 /// The members of a body that may hold anything.

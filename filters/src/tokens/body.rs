@@ -97,11 +97,7 @@ impl Bill {
         tally.add(value);
         self.hidden += tally.ascii;
         let raw = tally.ascii * 3 / 4;
-        let kind = if kind == Kind::Unknown {
-            Kind::of_start(value)
-        } else {
-            kind
-        };
+        let kind = if kind == Kind::Unknown { Kind::of_start(value) } else { kind };
         self.media += match kind {
             Kind::Image if low_detail(body, place.clone()) => IMAGE_BASE,
             Kind::Image => size_of_image(value).map_or(IMAGE_TOKENS, |(w, h)| image_tokens(w, h)),
@@ -128,11 +124,7 @@ impl Bill {
             let before = &body[key.saturating_sub(NEAR_BYTES)..key];
             if body[start..].starts_with(b"http") && of_image(before) {
                 let end = payload_end(body, start);
-                self.media += if low_detail(body, start..end) {
-                    IMAGE_BASE
-                } else {
-                    IMAGE_TOKENS
-                };
+                self.media += if low_detail(body, start..end) { IMAGE_BASE } else { IMAGE_TOKENS };
                 from = end;
             }
         }
@@ -178,11 +170,7 @@ impl Kind {
             Self::Sound
         } else if starts(&[b"text/", b"application/json"]) {
             Self::Text
-        } else if starts(&[
-            b"application/pdf",
-            b"application/vnd",
-            b"application/msword",
-        ]) {
+        } else if starts(&[b"application/pdf", b"application/vnd", b"application/msword"]) {
             Self::Document
         } else {
             Self::Unknown
@@ -250,10 +238,7 @@ fn blanks(body: &[u8], mut at: usize) -> usize {
 /// of `image_url` or `source`.
 fn of_image(before: &[u8]) -> bool {
     let owner = memchr::memrchr(b'{', before).map_or(&[][..], |at| before[..at].trim_ascii_end());
-    let owner = owner
-        .strip_suffix(b":")
-        .unwrap_or_default()
-        .trim_ascii_end();
+    let owner = owner.strip_suffix(b":").unwrap_or_default().trim_ascii_end();
     before.ends_with(b"\"image_")
         || before.ends_with(b"\"")
             && (owner.ends_with(b"\"image_url\"") || owner.ends_with(b"\"source\""))

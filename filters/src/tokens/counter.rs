@@ -47,11 +47,7 @@ struct Sums<T> {
 
 impl<T> Sums<T> {
     fn of(&mut self, reasoning: bool) -> &mut T {
-        if reasoning {
-            &mut self.reasoning
-        } else {
-            &mut self.other
-        }
+        if reasoning { &mut self.reasoning } else { &mut self.other }
     }
 }
 
@@ -139,9 +135,7 @@ impl Counter {
             .tails
             .iter_mut()
             .filter(|((_, channel), _)| (*channel == Channel::Reasoning) == reasoning);
-        let tails = own
-            .map(|(_, tail)| tail)
-            .chain([&mut self.shared[usize::from(reasoning)]]);
+        let tails = own.map(|(_, tail)| tail).chain([&mut self.shared[usize::from(reasoning)]]);
         let waiting: u64 = tails.map(|tail| tail.tokens(encoding)).sum();
         *self.counted.of(reasoning) + waiting
     }
@@ -179,8 +173,6 @@ impl Tail {
         if self.text.is_empty() {
             return 0;
         }
-        *self
-            .known
-            .get_or_insert_with(|| count(&self.text, encoding))
+        *self.known.get_or_insert_with(|| count(&self.text, encoding))
     }
 }

@@ -116,11 +116,7 @@ mod tests {
     use base64::Engine;
 
     fn size(bytes: &[u8]) -> Option<(u32, u32)> {
-        size_of_image(
-            base64::engine::general_purpose::STANDARD
-                .encode(bytes)
-                .as_bytes(),
-        )
+        size_of_image(base64::engine::general_purpose::STANDARD.encode(bytes).as_bytes())
     }
 
     fn with(mut head: Vec<u8>, more: &[u8]) -> Vec<u8> {
@@ -130,10 +126,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_out_of_every_common_format() {
-        let png = with(
-            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec(),
-            b"\0\0\x04\0\0\0\x03\0\x08\x06",
-        );
+        let png = with(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec(), b"\0\0\x04\0\0\0\x03\0\x08\x06");
         assert_eq!(size(&png), Some((1024, 768)));
         assert_eq!(size(b"GIF89a\x40\x01\xF0\0\xF7\0\0"), Some((320, 240)));
         let exif = with(b"\xFF\xD8\xFF\xE1\x80\x02".to_vec(), &[0; 0x8000]);

@@ -70,10 +70,7 @@ impl Encoding {
     #[must_use]
     pub fn of_model(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);
-        let name = name
-            .strip_prefix("ft:")
-            .unwrap_or(name)
-            .to_ascii_lowercase();
+        let name = name.strip_prefix("ft:").unwrap_or(name).to_ascii_lowercase();
         FAMILIES.iter().find_map(|(family, encoding)| {
             let rest = name.strip_prefix(family)?;
             (!rest.starts_with(|c: char| c.is_ascii_alphanumeric())).then_some(*encoding)

@@ -74,7 +74,10 @@ pub struct Quirks {
 
 impl Default for Quirks {
     fn default() -> Self {
-        Self { stream_options: true, usage_unasked: false, reasoning_back: false,
+        Self {
+            stream_options: true,
+            usage_unasked: false,
+            reasoning_back: false,
             responses: false,
             completions: false,
         }

@@ -1,7 +1,9 @@
 //! Replies by rule, in the shapes that the documentation shows (docs.cohere.com, v2).
 
 use super::replay::Case;
-use super::replay::drive::{Filtered, Want, context, every_cut, every_end, every_shortening, filter};
+use super::replay::drive::{
+    Filtered, Want, context, every_cut, every_end, every_shortening, filter,
+};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use weir_filters::error::Class;

@@ -9,21 +9,14 @@ use weir_filters::error::{ApiError, Class, Code, Failure};
 fn several_failed_targets_are_no_healthy_upstream() {
     for class in [Class::Server, Class::Overloaded, Class::Invalid] {
         let error = ApiError::from_failure(&Failure::new(class, 500, "x"), 2);
-        assert_eq!(
-            (error.code, error.status, error.retry),
-            (Code::NoHealthyUpstream, 503, true)
-        );
+        assert_eq!((error.code, error.status, error.retry), (Code::NoHealthyUpstream, 503, true));
         assert_eq!(error.retry_after, Some(Duration::from_secs(1)));
     }
     // an error with a name of its own keeps it: the last one counts
-    for (class, code) in [
-        (Class::Auth, Code::UpstreamAuth),
-        (Class::Timeout, Code::UpstreamTimeout),
-    ] {
-        assert_eq!(
-            ApiError::from_failure(&Failure::new(class, 401, "x"), 3).code,
-            code
-        );
+    for (class, code) in
+        [(Class::Auth, Code::UpstreamAuth), (Class::Timeout, Code::UpstreamTimeout)]
+    {
+        assert_eq!(ApiError::from_failure(&Failure::new(class, 401, "x"), 3).code, code);
     }
     let error = ApiError::from_failure(&Failure::new(Class::RateLimited, 429, "x"), 3);
     assert_eq!(
@@ -48,21 +41,13 @@ fn bodies_and_events_are_valid_whatever_the_message_holds() {
         json!({"type": "error", "request_id": "r\"1",
         "error": {"type": "overloaded_error", "message": nasty}})
     );
-    for (dialect, lead) in [
-        (Dialect::OpenAi, "data: "),
-        (Dialect::Anthropic, "event: error\ndata: "),
-    ] {
+    for (dialect, lead) in
+        [(Dialect::OpenAi, "data: "), (Dialect::Anthropic, "event: error\ndata: ")]
+    {
         let event = String::from_utf8(error.event(dialect, "r").to_vec()).unwrap();
-        let data = event
-            .strip_prefix(lead)
-            .unwrap()
-            .strip_suffix("\n\n")
-            .unwrap();
+        let data = event.strip_prefix(lead).unwrap().strip_suffix("\n\n").unwrap();
         assert!(!data.contains(['\n', '\r']), "one line");
-        assert_eq!(
-            serde_json::from_str::<Value>(data).unwrap()["error"]["message"],
-            nasty
-        );
+        assert_eq!(serde_json::from_str::<Value>(data).unwrap()["error"]["message"], nasty);
     }
 }
 

@@ -1,11 +1,6 @@
 //! Provider errors in the caller's words: every recorded one here, others in `words`, bytes in
 //! `caller`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -54,53 +49,29 @@ fn by_status(status: u16) -> Class {
 /// Recorded cases whose words overrule their status, and errors inside a 200, by the beginning of
 /// their id.
 const WORDED: [(&str, Class); 34] = [
-    (
-        "anthropic/err400-real-error-scenarios-anthropic-claude-haiku",
-        Class::ContextLength,
-    ),
+    ("anthropic/err400-real-error-scenarios-anthropic-claude-haiku", Class::ContextLength),
     ("deepseek/err400-doc-400", Class::ContextLength),
-    (
-        "llamacpp/err400-error-matrix-context-overflow",
-        Class::ContextLength,
-    ),
+    ("llamacpp/err400-error-matrix-context-overflow", Class::ContextLength),
     ("openai/err400-doc-context-length", Class::ContextLength),
-    (
-        "openrouter/err400-real-error-scenarios",
-        Class::ContextLength,
-    ),
-    (
-        "qwen/err400-doc-invalid-parameter-error-400",
-        Class::ContextLength,
-    ),
+    ("openrouter/err400-real-error-scenarios", Class::ContextLength),
+    ("qwen/err400-doc-invalid-parameter-error-400", Class::ContextLength),
     ("vllm/err400-doc-old-flat-error", Class::ContextLength),
     ("zhipu/err400-doc-1261", Class::ContextLength),
-    (
-        "qwen/err400-doc-data-inspection-failed-400",
-        Class::ContentFilter,
-    ),
+    ("qwen/err400-doc-data-inspection-failed-400", Class::ContentFilter),
     ("zhipu/err400-doc-1301", Class::ContentFilter),
-    (
-        "openrouter/err400-embedding-matrix-error",
-        Class::ModelNotFound,
-    ),
+    ("openrouter/err400-embedding-matrix-error", Class::ModelNotFound),
     ("qianfan/err401-doc-v2-invalid-model", Class::ModelNotFound),
     ("zhipu/err400-doc-1211", Class::ModelNotFound),
     ("qianfan/err429-doc-v2-server-high-load", Class::Overloaded),
     ("zhipu/err429-doc-1113", Class::Quota),
-    (
-        "groq/err413-doc-413-with-rate-limit-code",
-        Class::RateHopeless,
-    ),
+    ("groq/err413-doc-413-with-rate-limit-code", Class::RateHopeless),
     ("xai/err400-error-handling-with-xai", Class::Auth),
     // inside a 200
     ("anthropic/doc-stream-error-after-start", Class::Overloaded),
     ("anthropic/doc-stream-error-first-event", Class::Overloaded),
     ("anthropic/doc-stream-error-mid", Class::Overloaded),
     ("azure/azure-prompt-content-filtering", Class::ContentFilter),
-    (
-        "groq/groq-tool-use-failed-error-streaming",
-        Class::BadRequest,
-    ),
+    ("groq/groq-tool-use-failed-error-streaming", Class::BadRequest),
     ("ollama/doc-midstream-error", Class::Server),
     ("openai/doc-midstream-error", Class::Server),
     ("openai/openai-error-1-chunks", Class::Quota),
@@ -130,21 +101,12 @@ fn cases() -> Vec<Case> {
     );
     let folders = |path: &Path| -> Vec<PathBuf> {
         let list = std::fs::read_dir(path).into_iter().flatten().flatten();
-        list.map(|entry| entry.path())
-            .filter(|path| path.is_dir())
-            .collect()
+        list.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
     };
-    let cases: Vec<Case> = folders(&root)
-        .iter()
-        .flat_map(|p| folders(p))
-        .filter_map(|p| case(&p))
-        .collect();
+    let cases: Vec<Case> =
+        folders(&root).iter().flat_map(|p| folders(p)).filter_map(|p| case(&p)).collect();
     if cases.is_empty() {
-        assert_ne!(
-            std::env::var("WEIR_REQUIRE").as_deref(),
-            Ok("1"),
-            "no fixtures in {root:?}"
-        );
+        assert_ne!(std::env::var("WEIR_REQUIRE").as_deref(), Ok("1"), "no fixtures in {root:?}");
         eprintln!("skipped: no fixtures in {}", root.display());
     }
     cases
@@ -153,9 +115,7 @@ fn cases() -> Vec<Case> {
 fn case(folder: &Path) -> Option<Case> {
     let meta = std::fs::read_to_string(folder.join("meta.toml")).ok()?;
     let meta: toml::Table = meta.parse().unwrap();
-    let headers = meta
-        .get("response_headers")
-        .and_then(|headers| headers.as_table());
+    let headers = meta.get("response_headers").and_then(|headers| headers.as_table());
     Some(Case {
         id: meta["id"].as_str()?.to_owned(),
         status: u16::try_from(meta["status"].as_integer()?).ok()?,
@@ -174,10 +134,7 @@ fn worded(case: &Case) -> Option<Class> {
         200 => case.id == start,
         _ => case.id.starts_with(start),
     };
-    WORDED
-        .iter()
-        .find(|(start, _)| hit(start))
-        .map(|(_, class)| *class)
+    WORDED.iter().find(|(start, _)| hit(start)).map(|(_, class)| *class)
 }
 
 /// The error object of a 200: the body, or the first event or line that is an error.
@@ -186,9 +143,7 @@ fn inside(body: &[u8]) -> Option<Vec<u8>> {
         let Ok(value) = serde_json::from_slice::<Value>(text) else {
             return false;
         };
-        let failed = value
-            .get("type")
-            .is_some_and(|t| t == "error" || t == "response.failed");
+        let failed = value.get("type").is_some_and(|t| t == "error" || t == "response.failed");
         let dashscope = value.get("code").is_some() && value.get("message").is_some();
         failed
             || dashscope
@@ -205,25 +160,14 @@ fn inside(body: &[u8]) -> Option<Vec<u8>> {
 
 fn check(id: &str, failure: &Failure, class: Class) {
     assert_eq!(failure.class, class, "{id}: {failure:?}");
-    assert!(
-        !failure.message.is_empty() && failure.message.chars().count() <= 2_000,
-        "{id}"
-    );
-    assert!(
-        !failure.message.contains('<') || !failure.message.contains("html"),
-        "{id}"
-    );
+    assert!(!failure.message.is_empty() && failure.message.chars().count() <= 2_000, "{id}");
+    assert!(!failure.message.contains('<') || !failure.message.contains("html"), "{id}");
     let error = ApiError::from_failure(failure, 1);
     let (mut status, code, kind, retry) = seen(class);
     if class == Class::BadRequest && [404, 409, 413, 422].contains(&failure.status) {
         status = failure.status;
     }
-    let got = (
-        error.status,
-        error.code.as_str(),
-        error.code.kind(),
-        error.retry,
-    );
+    let got = (error.status, error.code.as_str(), error.code.kind(), error.retry);
     assert_eq!(got, (status, code, kind, retry), "{id}: {error:?}");
     if error.status == 429 {
         assert_eq!(error.retry_after.is_some(), retry, "{id}: {error:?}");
@@ -246,25 +190,15 @@ fn every_recorded_error_gets_its_class_status_and_code() {
             check(&case.id, &classify_event(&value), class);
         } else {
             let header = |name: &str| {
-                case.headers
-                    .iter()
-                    .find(|(key, _)| key == name)
-                    .map(|(_, value)| value.clone())
+                case.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
             };
             let failure = classify(case.status, &header, &case.body);
             assert_eq!(failure.status, case.status, "{}", case.id);
-            check(
-                &case.id,
-                &failure,
-                worded(&case).unwrap_or(by_status(case.status)),
-            );
+            check(&case.id, &failure, worded(&case).unwrap_or(by_status(case.status)));
         }
         checked += 1;
     }
-    assert!(
-        checked == 0 || checked >= 100,
-        "{checked} cases are too few"
-    );
+    assert!(checked == 0 || checked >= 100, "{checked} cases are too few");
 }
 
 #[test]
@@ -281,17 +215,9 @@ fn the_recorded_waits_are_heard() {
             continue;
         };
         let header = |name: &str| {
-            case.headers
-                .iter()
-                .find(|(key, _)| key == name)
-                .map(|(_, value)| value.clone())
+            case.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
         };
         let failure = classify(case.status, &header, &case.body);
-        assert_eq!(
-            failure.retry_after,
-            wait.map(Duration::from_millis),
-            "{}",
-            case.id
-        );
+        assert_eq!(failure.retry_after, wait.map(Duration::from_millis), "{}", case.id);
     }
 }

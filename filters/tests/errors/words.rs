@@ -11,11 +11,7 @@ fn plain(status: u16, body: &str) -> Failure {
 #[test]
 fn shapes_that_nobody_recorded_are_read_too() {
     let cases = [
-        (
-            401,
-            r#"{"statusCode":401,"message":"Access denied due to invalid key"}"#,
-            Class::Auth,
-        ),
+        (401, r#"{"statusCode":401,"message":"Access denied due to invalid key"}"#, Class::Auth),
         (
             400,
             r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.",
@@ -39,22 +35,14 @@ fn shapes_that_nobody_recorded_are_read_too() {
             r#"{"error":{"code":"Arrearage","message":"Access denied, account in arrears"}}"#,
             Class::Quota,
         ),
-        (
-            402,
-            r#"{"error":{"message":"Insufficient Balance"}}"#,
-            Class::Quota,
-        ),
+        (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Class::Quota),
         (
             400,
             r#"{"type":"error","error":{"type":"invalid_request_error",
             "message":"Your credit balance is too low"}}"#,
             Class::Quota,
         ),
-        (
-            400,
-            r#"{"message":"Input is too long for requested model."}"#,
-            Class::ContextLength,
-        ),
+        (400, r#"{"message":"Input is too long for requested model."}"#, Class::ContextLength),
         (
             400,
             r#"{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}"#,
@@ -65,11 +53,7 @@ fn shapes_that_nobody_recorded_are_read_too() {
             r#"{"error":{"message":"a conversation is locked","code":"conflict"}}"#,
             Class::BadRequest,
         ),
-        (
-            404,
-            r#"{"error":{"message":"No such file","code":"file_not_found"}}"#,
-            Class::BadRequest,
-        ),
+        (404, r#"{"error":{"message":"No such file","code":"file_not_found"}}"#, Class::BadRequest),
         (424, r#"{"message":"the model failed"}"#, Class::Server),
         (529, "", Class::Overloaded),
         (302, "", Class::Server),
@@ -85,16 +69,8 @@ fn shapes_that_nobody_recorded_are_read_too() {
             Requested 51234."}}"#,
             Class::RateHopeless,
         ),
-        (
-            400,
-            r#"{"detail":[{"loc":["body","n"],"msg":"must be an integer"}]}"#,
-            Class::BadRequest,
-        ),
-        (
-            400,
-            r#"{"error":{"message":"content_filter_results is unknown"}}"#,
-            Class::BadRequest,
-        ),
+        (400, r#"{"detail":[{"loc":["body","n"],"msg":"must be an integer"}]}"#, Class::BadRequest),
+        (400, r#"{"error":{"message":"content_filter_results is unknown"}}"#, Class::BadRequest),
     ];
     for (status, body, class) in cases {
         // the line ends above stand in for blanks
@@ -105,21 +81,9 @@ fn shapes_that_nobody_recorded_are_read_too() {
 #[test]
 fn an_error_inside_a_200_gets_the_status_it_states_or_means() {
     let cases = [
-        (
-            r#"{"error":{"message":"x","code":503}}"#,
-            503,
-            Class::Overloaded,
-        ),
-        (
-            r#"{"error":{"message":"x","status_code":"429"}}"#,
-            429,
-            Class::RateLimited,
-        ),
-        (
-            r#"{"message":"slow down","type":"throttlingException"}"#,
-            429,
-            Class::RateLimited,
-        ),
+        (r#"{"error":{"message":"x","code":503}}"#, 503, Class::Overloaded),
+        (r#"{"error":{"message":"x","status_code":"429"}}"#, 429, Class::RateLimited),
+        (r#"{"message":"slow down","type":"throttlingException"}"#, 429, Class::RateLimited),
         (
             r#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#,
             529,
@@ -130,36 +94,16 @@ fn an_error_inside_a_200_gets_the_status_it_states_or_means() {
             401,
             Class::Auth,
         ),
-        (
-            r#"{"type":"error","code":"rate_limit_exceeded","message":"x"}"#,
-            429,
-            Class::RateLimited,
-        ),
+        (r#"{"type":"error","code":"rate_limit_exceeded","message":"x"}"#, 429, Class::RateLimited),
         (
             r#"{"type":"response.failed","response":{"error":{"code":"server_error"}}}"#,
             500,
             Class::Server,
         ),
-        (
-            r#"{"error":{"status":"UNAVAILABLE","message":"x"}}"#,
-            503,
-            Class::Overloaded,
-        ),
-        (
-            r#"{"error":"an error was encountered"}"#,
-            500,
-            Class::Server,
-        ),
-        (
-            r#"{"error_code":336100,"error_msg":"try again"}"#,
-            503,
-            Class::Overloaded,
-        ),
-        (
-            r#"{"error_code":"17","error_msg":"daily limit"}"#,
-            402,
-            Class::Quota,
-        ),
+        (r#"{"error":{"status":"UNAVAILABLE","message":"x"}}"#, 503, Class::Overloaded),
+        (r#"{"error":"an error was encountered"}"#, 500, Class::Server),
+        (r#"{"error_code":336100,"error_msg":"try again"}"#, 503, Class::Overloaded),
+        (r#"{"error_code":"17","error_msg":"daily limit"}"#, 402, Class::Quota),
         ("{}", 500, Class::Server),
         ("", 500, Class::Server),
     ];
@@ -174,14 +118,9 @@ fn an_error_inside_a_200_gets_the_status_it_states_or_means() {
 fn waits_come_from_headers_then_from_the_body() {
     let wait = |status, headers: &[(&str, &str)], body: &str| {
         let header = |name: &str| {
-            headers
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| (*value).to_owned())
+            headers.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        classify(status, &header, body.as_bytes())
-            .retry_after
-            .map(|wait| wait.as_millis())
+        classify(status, &header, body.as_bytes()).retry_after.map(|wait| wait.as_millis())
     };
     let spent = [
         ("x-ratelimit-remaining-requests", "0"),
@@ -189,14 +128,7 @@ fn waits_come_from_headers_then_from_the_body() {
         ("x-ratelimit-remaining-tokens", "12"),
         ("x-ratelimit-reset-tokens", "9h"),
     ];
-    assert_eq!(
-        wait(
-            429,
-            &[("retry-after", "0.5"), ("retry-after-ms", "120")],
-            ""
-        ),
-        Some(120)
-    );
+    assert_eq!(wait(429, &[("retry-after", "0.5"), ("retry-after-ms", "120")], ""), Some(120));
     assert_eq!(wait(503, &[("retry-after", "20")], ""), Some(20_000));
     assert_eq!(wait(429, &spent, ""), Some(360_000), "of what is used up");
     assert_eq!(wait(400, &spent, ""), None);
@@ -208,36 +140,20 @@ fn waits_come_from_headers_then_from_the_body() {
     assert_eq!(wait(429, &dates[1..], ""), None, "no clock, no guess");
     let info = r#"{"error":{"code":429,"message":"m","details":[{"retryDelay":"18.5s"}]}}"#;
     assert_eq!(wait(429, &[], info), Some(18_500));
-    assert_eq!(
-        wait(429, &[], r#"{"error":{"message":"try again in 2.5s."}}"#),
-        Some(2_500)
-    );
-    assert_eq!(
-        wait(400, &[], r#"{"error":{"message":"try again in 2.5s."}}"#),
-        None
-    );
+    assert_eq!(wait(429, &[], r#"{"error":{"message":"try again in 2.5s."}}"#), Some(2_500));
+    assert_eq!(wait(400, &[], r#"{"error":{"message":"try again in 2.5s."}}"#), None);
 }
 
 #[test]
 fn no_part_of_a_provider_s_key_reaches_the_caller() {
     let body = r#"{"error":{"message":"Incorrect API key provided: sk-prov-SECRET1234"}}"#;
     let failure = plain(401, body);
-    assert!(
-        !failure.message.contains("SECRET1234"),
-        "{}",
-        failure.message
-    );
+    assert!(!failure.message.contains("SECRET1234"), "{}", failure.message);
     let error = ApiError::from_failure(&failure, 1);
-    assert!(
-        !error.message.contains("Incorrect"),
-        "not even the provider's words: {error:?}"
-    );
+    assert!(!error.message.contains("Incorrect"), "not even the provider's words: {error:?}");
     let failure = plain(400, &body.replace("Incorrect API key", "bad credential"));
     let error = ApiError::from_failure(&failure, 1);
-    assert!(
-        error.message.contains("[hidden]") && !error.message.contains("SECRET"),
-        "{error:?}"
-    );
+    assert!(error.message.contains("[hidden]") && !error.message.contains("SECRET"), "{error:?}");
 }
 
 #[test]
@@ -245,20 +161,11 @@ fn a_page_of_markup_becomes_its_title() {
     let page =
         "<html>\r\n<head><title>502 Bad\n Gateway</title></head><body><h1>x</h1></body></html>";
     assert_eq!(plain(502, page).message, "502 Bad Gateway");
-    assert_eq!(
-        plain(502, "<!doctype html><p>busy").message,
-        "a page of markup"
-    );
+    assert_eq!(plain(502, "<!doctype html><p>busy").message, "a page of markup");
     assert_eq!(plain(503, "").message, "status 503 without a message");
-    assert_eq!(
-        plain(503, "  upstream\n  is\tdown ").message,
-        "upstream is down"
-    );
+    assert_eq!(plain(503, "  upstream\n  is\tdown ").message, "upstream is down");
     assert!(plain(500, &"字".repeat(60_000)).message.chars().count() <= 2_000);
     let long = json!({"error": {"message": "长 ".repeat(9_000)}}).to_string();
     assert_eq!(plain(500, &long).message.chars().count(), 2_000);
-    assert!(
-        plain(500, &"[".repeat(60_000)).class == Class::Server,
-        "depth is no crash"
-    );
+    assert!(plain(500, &"[".repeat(60_000)).class == Class::Server, "depth is no crash");
 }

@@ -1,6 +1,8 @@
 //! Replies by rule and as recorded.
 
-use super::replay::drive::{Filtered, Want, context, every_cut, every_end, every_shortening, filter};
+use super::replay::drive::{
+    Filtered, Want, context, every_cut, every_end, every_shortening, filter,
+};
 use super::replay::{Case, cases};
 use bytes::Bytes;
 use serde_json::Value;

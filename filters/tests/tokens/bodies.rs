@@ -42,30 +42,15 @@ fn k01_an_image_s_base64_is_never_counted_as_text() {
     let nested = json!({"shot": url, "raw": {"data": data}}).to_string();
     let one = image_tokens(1024, 768);
     let cases = [
-        (
-            ask(json!([{"type": "text", "text": "hi"}, part(json!({"url": url}))])),
-            one,
-        ),
+        (ask(json!([{"type": "text", "text": "hi"}, part(json!({"url": url}))])), one),
         (ask(json!([part(json!({"url": url, "detail": "low"}))])), 85),
         (ask(json!([part(json!({"detail": "low", "url": url}))])), 85),
         (ask(json!([{"type": "input_image", "image_url": url}])), one),
-        (
-            ask(json!([part(json!({"url": "https://example.com/a.png"}))])),
-            765,
-        ),
-        (
-            ask(json!([{"type": "image", "source": {"type": "url", "url": "https://e.com"}}])),
-            765,
-        ),
+        (ask(json!([part(json!({"url": "https://example.com/a.png"}))])), 765),
+        (ask(json!([{"type": "image", "source": {"type": "url", "url": "https://e.com"}}])), 765),
         (ask(result), one),
-        (
-            ask(json!([{"type": "tool_result", "content": nested}])),
-            2 * one,
-        ),
-        (
-            ask(json!([part(json!({"url": "data:image/heic;base64,AAAA"}))])),
-            765,
-        ),
+        (ask(json!([{"type": "tool_result", "content": nested}])), 2 * one),
+        (ask(json!([part(json!({"url": "data:image/heic;base64,AAAA"}))])), 765),
         (
             ask(json!([{"type": "input_audio", "input_audio":
             {"data": STANDARD.encode([7; 160_000]), "format": "mp3"}}])),
@@ -74,16 +59,10 @@ fn k01_an_image_s_base64_is_never_counted_as_text() {
     ];
     for (body, media) in cases {
         let tokens = estimate_body(body.to_string().as_bytes());
-        assert!(
-            (media..media + 60).contains(&tokens),
-            "{tokens} for {media}"
-        );
+        assert!((media..media + 60).contains(&tokens), "{tokens} for {media}");
     }
     let text = ask(json!({"data": "not base64, but a long sentence about data. ".repeat(100)}));
-    assert!(
-        estimate_body(text.to_string().as_bytes()) > 1_000,
-        "a member named data may be text"
-    );
+    assert!(estimate_body(text.to_string().as_bytes()) > 1_000, "a member named data may be text");
 }
 
 #[test]
@@ -110,13 +89,7 @@ fn k03_chinese_is_not_undercounted() {
     let body = ask(json!(text)).to_string();
     let escaped: String = body
         .chars()
-        .map(|c| {
-            if c.is_ascii() {
-                c.to_string()
-            } else {
-                format!("\\u{:04x}", u32::from(c))
-            }
-        })
+        .map(|c| if c.is_ascii() { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) })
         .collect();
     let real = count(&text, Encoding::O200k);
     for body in [body, escaped] {
@@ -124,14 +97,9 @@ fn k03_chinese_is_not_undercounted() {
         assert!((6_000..=16_000).contains(&tokens), "{tokens}");
         assert!(tokens as f64 >= 0.9 * real as f64, "{tokens} of {real}");
     }
-    let odd = ask(json!("x"))
-        .to_string()
-        .replace('x', r"\ud83d\ude00\\u4f60\u0041");
+    let odd = ask(json!("x")).to_string().replace('x', r"\ud83d\ude00\\u4f60\u0041");
     let plain = ask(json!("😀\\u4f60A")).to_string();
-    assert_eq!(
-        estimate_body(odd.as_bytes()),
-        estimate_body(plain.as_bytes())
-    );
+    assert_eq!(estimate_body(odd.as_bytes()), estimate_body(plain.as_bytes()));
 }
 
 #[test]
@@ -151,24 +119,17 @@ fn k09_null_content_and_tool_calls_are_counted() {
 
 #[test]
 fn a_large_body_is_estimated_in_no_time() {
-    let body = ask(json!(
-        "The quick brown fox jumps over the lazy dog.\n".repeat(4_500)
-    ))
-    .to_string();
+    let body =
+        ask(json!("The quick brown fox jumps over the lazy dog.\n".repeat(4_500))).to_string();
     assert!(body.len() > 200_000);
     let time = fastest(20, || {
         std::hint::black_box(estimate_body(body.as_bytes()));
     });
     // 50 to 60 us alone on a core of the reference machine
     assert!(time < Duration::from_millis(1), "{time:?}");
-    for hit in [
-        "\"data\":\"",
-        "\"url\":\"http",
-        "x;base64,\\n",
-        "\\u4f60",
-        "\\\\",
-        "\"data\":\"\\/",
-    ] {
+    for hit in
+        ["\"data\":\"", "\"url\":\"http", "x;base64,\\n", "\\u4f60", "\\\\", "\"data\":\"\\/"]
+    {
         let time = |bytes: usize| {
             let body = hit.repeat(bytes / hit.len());
             fastest(5, || {
@@ -176,10 +137,7 @@ fn a_large_body_is_estimated_in_no_time() {
             })
         };
         let (short, long) = (time(32 << 10), time(256 << 10));
-        assert!(
-            long < short * 24 + Duration::from_millis(2),
-            "{hit}: {short:?}, then {long:?}"
-        );
+        assert!(long < short * 24 + Duration::from_millis(2), "{hit}: {short:?}, then {long:?}");
     }
 }
 
@@ -211,13 +169,8 @@ fn cookbook(body: &Value) -> Option<u64> {
     }
     let messages = body.get("messages")?.as_array()?;
     let mut sum = 3 + 4 * messages.len() as u64;
-    messages
-        .iter()
-        .chain(body.get("system"))
-        .for_each(|message| add(message, &mut sum));
-    let tools = body
-        .get("tools")
-        .map_or(0, |tools| count(&tools.to_string(), Encoding::O200k));
+    messages.iter().chain(body.get("system")).for_each(|message| add(message, &mut sum));
+    let tools = body.get("tools").map_or(0, |tools| count(&tools.to_string(), Encoding::O200k));
     Some(sum + tools)
 }
 
@@ -228,11 +181,7 @@ fn estimates_of_recorded_requests_lie_in_the_stated_band() {
         PathBuf::from,
     );
     let folders = |path: &Path| {
-        std::fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
+        std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
     };
     let mut ratios = Vec::new();
     for case in folders(&root).flat_map(|provider| folders(&provider).collect::<Vec<_>>()) {
@@ -243,40 +192,23 @@ fn estimates_of_recorded_requests_lie_in_the_stated_band() {
             continue;
         };
         let text = body.to_string();
-        let media = ["base64", "image", "audio", "document"]
-            .iter()
-            .any(|word| text.contains(word));
+        let media = ["base64", "image", "audio", "document"].iter().any(|word| text.contains(word));
         let Some(truth) = cookbook(&body).filter(|_| !media) else {
             continue;
         };
         let tokens = estimate_body(text.as_bytes());
-        assert!(
-            tokens + 8 >= truth,
-            "{}: {tokens} of {truth}",
-            case.display()
-        );
-        assert!(
-            tokens < 2 * truth + 150,
-            "{}: {tokens} of {truth}",
-            case.display()
-        );
+        assert!(tokens + 8 >= truth, "{}: {tokens} of {truth}", case.display());
+        assert!(tokens < 2 * truth + 150, "{}: {tokens} of {truth}", case.display());
         if truth >= 200 {
             ratios.push(tokens as f64 / truth as f64);
         }
     }
     if ratios.is_empty() {
-        assert_ne!(
-            std::env::var("WEIR_REQUIRE").as_deref(),
-            Ok("1"),
-            "no fixtures in {root:?}"
-        );
+        assert_ne!(std::env::var("WEIR_REQUIRE").as_deref(), Ok("1"), "no fixtures in {root:?}");
         eprintln!("skipped: no fixtures in {}", root.display());
         return;
     }
     ratios.sort_by(f64::total_cmp);
     eprintln!("{} requests, ratios {:.2?}", ratios.len(), ratios);
-    assert!(
-        ratios[0] >= 0.9 && ratios[ratios.len() - 1] <= 1.9,
-        "{ratios:.2?}"
-    );
+    assert!(ratios[0] >= 0.9 && ratios[ratios.len() - 1] <= 1.9, "{ratios:.2?}");
 }

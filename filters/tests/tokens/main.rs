@@ -31,9 +31,7 @@ fn hostile(bytes: usize) -> Vec<(&'static str, String)> {
         state ^= state << 17;
         state
     };
-    let letters: String = (0..bytes)
-        .map(|_| char::from(b'a' + (random() % 26) as u8))
-        .collect();
+    let letters: String = (0..bytes).map(|_| char::from(b'a' + (random() % 26) as u8)).collect();
     let noise: Vec<u8> = (0..bytes * 3 / 4).map(|_| random() as u8).collect();
     vec![
         ("a", repeat("a")),
@@ -70,10 +68,7 @@ fn k04_any_long_run_is_counted_in_linear_time() {
         };
         let (short, long) = (time(small), time(large));
         // eight times the text; quadratic would be 64
-        assert!(
-            long < short * 24 + Duration::from_millis(5),
-            "{name}: {short:?}, then {long:?}"
-        );
+        assert!(long < short * 24 + Duration::from_millis(5), "{name}: {short:?}, then {long:?}");
         assert!(long < Duration::from_secs(2), "{name}: {long:?} for 1 MiB");
     }
 }
@@ -84,10 +79,7 @@ fn a_cap_costs_at_most_a_token_a_cut() {
         for encoding in BOTH {
             let (ours, theirs) = (count(&text, encoding), reference(&text, encoding));
             let cuts = (text.len() / (RUN_BYTES_MAX - 3)) as u64;
-            assert!(
-                ours.abs_diff(theirs) <= cuts,
-                "{name} {encoding:?}: {ours}, not {theirs}"
-            );
+            assert!(ours.abs_diff(theirs) <= cuts, "{name} {encoding:?}: {ours}, not {theirs}");
         }
     }
 }
@@ -119,10 +111,7 @@ fn deltas<'a>(text: &'a str, sizes: &'a [usize]) -> impl Iterator<Item = &'a str
     std::iter::from_fn(move || {
         let size = sizes[turn % sizes.len()];
         turn += 1;
-        let at = rest
-            .char_indices()
-            .nth(size)
-            .map_or(rest.len(), |(at, _)| at);
+        let at = rest.char_indices().nth(size).map_or(rest.len(), |(at, _)| at);
         let (delta, more) = rest.split_at(at);
         rest = more;
         (!delta.is_empty()).then_some(delta)
@@ -173,17 +162,9 @@ fn texts_of_one_stream_do_not_mix() {
     }
     let one = reference(&words, Encoding::O200k);
     assert_eq!((counter.total(), counter.reasoning()), (6 * one, 2 * one));
-    assert_eq!(
-        (counter.total(), counter.source()),
-        (6 * one, Source::Counted),
-        "asked again"
-    );
+    assert_eq!((counter.total(), counter.source()), (6 * one, Source::Counted), "asked again");
     counter.push(0, Channel::Refusal, " I'm sorry");
-    assert_eq!(
-        counter.total(),
-        6 * one + reference(" I'm sorry", Encoding::O200k),
-        "on it goes"
-    );
+    assert_eq!(counter.total(), 6 * one + reference(" I'm sorry", Encoding::O200k), "on it goes");
 }
 
 #[test]

@@ -340,7 +340,6 @@ impl Exchange {
         batch.body.extend(self.error_event(error));
         batch.end = true;
     }
-
 }
 
 /// A provider's error reply, read.
