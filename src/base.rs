@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
@@ -108,15 +109,15 @@ impl Glob {
     }
 }
 
-/// A secret. It has no `Display`, and its `Debug` is `***`.
+/// A secret. It has no `Display`, its `Debug` is `***`, and its last owner leaves zeros in memory.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
+pub struct Secret(Arc<Zeroizing<String>>);
 
 impl Secret {
     /// Wraps a value.
     #[must_use]
     pub fn new(value: &str) -> Self {
-        Self(value.into())
+        Self(Arc::new(Zeroizing::new(value.to_owned())))
     }
     /// The value itself, for the one place that sends or hashes it.
     #[must_use]

@@ -18,3 +18,4 @@ pub mod proxy;
 pub mod route;
 pub mod server;
 pub mod store;
+pub mod vault;

@@ -10,16 +10,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 use weir::access::hash;
 
 /// What weir logs in with: conf/redis.acl has a place for its hash.
 const PASSWORD: &str = "of-the-tests";
+
+/// One test of these at a time: each runs two gateways, and the harness has room for two. Two tests
+/// with one each would wait for ever.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// A real server on a port of its own, with the rights that we ship; killed when dropped.
 struct Redis {
     dir: TempDir,
     port: u16,
     child: Child,
+    _alone: MutexGuard<'static, ()>,
 }
 
 /// `None`, after a notice, where there is no server to start.
@@ -30,6 +36,7 @@ async fn redis() -> Option<Redis> {
         skip("there is no redis-server; Debian's package has it");
         return None;
     }
+    let alone = ALONE.lock().await;
     let dir = tempfile::tempdir().unwrap();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/redis.acl");
     let shipped = std::fs::read_to_string(shipped).unwrap();
@@ -39,7 +46,7 @@ async fn redis() -> Option<Redis> {
     std::fs::write(dir.path().join("users.acl"), acl).unwrap();
     let port = closed_port();
     let child = start(dir.path(), port);
-    let redis = Redis { dir, port, child };
+    let redis = Redis { dir, port, child, _alone: alone };
     redis.answers().await;
     Some(redis)
 }
@@ -77,6 +84,18 @@ impl Redis {
     async fn answers(&self) {
         let pong = || (self.command(&["PING"])? == "+PONG").then_some(());
         found("redis", pong).await;
+    }
+    /// Both nodes have told that they live, and each after the other had.
+    async fn knows_two_nodes(&self) {
+        let nodes = "weir:{nodes}";
+        let two = || (self.command(&["ZCARD", nodes])? == ":2").then_some(());
+        found("two nodes", two).await;
+        let newest =
+            "\"return tonumber(redis.call('ZRANGE',KEYS[1],-1,-1,'WITHSCORES')[2]) + 1\"";
+        let newest = self.command(&["EVAL", newest, "1", nodes]).unwrap();
+        let newest = newest.trim_start_matches(':');
+        let again = || (self.command(&["ZCOUNT", nodes, newest, "+inf"])? == ":2").then_some(());
+        found("both nodes again", again).await;
     }
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
@@ -246,6 +265,7 @@ async fn redis_killed_under_load_fails_no_request_and_each_node_keeps_its_share_
     let Some(mut redis) = redis().await else { return };
     let (_far, both) = pair(&redis).await;
     up(&both, 1.0).await;
+    redis.knows_two_nodes().await;
     let ask = by("wide", "wait=0.05", 5);
     let (got, ()) = tokio::join!(
         async {

@@ -1,6 +1,6 @@
 //! Who calls: virtual keys, found by the hash of their secret, and what each may use.
 
-use crate::base::{DepartmentName, Glob, KeyId, TeamName, UserName};
+use crate::base::{DepartmentName, Glob, KeyId, Secret, TeamName, UserName};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -67,7 +67,19 @@ impl Keys {
         secret: &str,
         now: jiff::Timestamp,
     ) -> Result<Arc<Key>, (Denied, Option<Arc<Key>>)> {
-        let Some(key) = self.0.get(&hash(secret)) else { return Err((Denied::Unknown, None)) };
+        self.open(&hash(secret), now)
+    }
+
+    /// The same by the secret's hash.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn open(
+        &self,
+        hash: &Hash,
+        now: jiff::Timestamp,
+    ) -> Result<Arc<Key>, (Denied, Option<Arc<Key>>)> {
+        let Some(key) = self.0.get(hash) else { return Err((Denied::Unknown, None)) };
         if !key.enabled {
             return Err((Denied::Disabled, Some(key.clone())));
         }
@@ -76,6 +88,32 @@ impl Keys {
         }
         Ok(key.clone())
     }
+}
+
+/// Random bytes of a secret: 256 bits, so that its hash needs neither salt nor stretching.
+const SECRET_BYTES: usize = 32;
+
+/// A new secret of a virtual key: `sk-weir-…`.
+///
+/// # Errors
+/// The system has no randomness to give.
+pub fn new_secret() -> Result<Secret, String> {
+    use base64::Engine as _;
+    use ring::rand::SecureRandom as _;
+    let mut bytes = zeroize::Zeroizing::new([0; SECRET_BYTES]);
+    ring::rand::SystemRandom::new()
+        .fill(&mut *bytes)
+        .map_err(|_| "the system gives no random bytes".to_owned())?;
+    let text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(*bytes);
+    let text = zeroize::Zeroizing::new(text);
+    Ok(Secret::new(&zeroize::Zeroizing::new(format!("sk-weir-{}", *text))))
+}
+
+/// `sha256:` and 64 hex digits, as config writes a hash.
+#[must_use]
+pub fn written(hash: &Hash) -> String {
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
 }
 
 /// SHA-256 of a secret, as `hash = "sha256:…"` writes it.

@@ -4,6 +4,7 @@
 //! `admin.token`, and without one in config there is no such path.
 
 mod answer;
+mod keys;
 mod views;
 
 use crate::base::Secret;
@@ -113,10 +114,11 @@ fn routes(state: &Admin) -> Router {
         .route("/models", get(models));
     // Everything else that CONTRACT names; methods that change providers or models are of a
     // later version too.
-    let api = ["keys", "teams", "vault", "usage", "events"].iter().fold(api, |api, name| {
+    let api = ["teams", "vault", "usage", "events"].iter().fold(api, |api, name| {
         api.route(&format!("/{name}"), later()).route(&format!("/{name}/{{*rest}}"), later())
     });
     let api = api
+        .merge(keys::routes())
         .method_not_allowed_fallback(|| async { answer::not_implemented() })
         .fallback(|| async { error(StatusCode::NOT_FOUND, "not_found", "no such path") })
         .layer(from_fn_with_state(state.clone(), authorized))

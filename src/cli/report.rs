@@ -1,7 +1,6 @@
 //! `weir report`: what was used and what it cost, out of the ledger.
 
-use super::{EXIT_CONFIG, EXIT_USAGE, complain, refuse, say};
-use crate::config;
+use super::{EXIT_USAGE, complain, say, snapshot};
 use crate::meter::report::{self, Error, Format, Query};
 use crate::server;
 use clap::Args;
@@ -36,19 +35,9 @@ pub fn report(path: Option<&Path>, args: &Report) -> u8 {
         Ok(query) => query,
         Err(error) => return fail(&error),
     };
-    let loaded = match path {
-        Some(path) => config::load(path),
-        None => match config::zero(&|name| std::env::var(name).ok()) {
-            Ok(zero) => Ok(zero.loaded),
-            Err(what_to_set) => {
-                complain(&what_to_set);
-                return EXIT_CONFIG;
-            }
-        },
-    };
-    let store = match loaded {
-        Ok(loaded) => loaded.snapshot.store,
-        Err(faults) => return refuse(&faults),
+    let store = match snapshot(path) {
+        Ok(snapshot) => snapshot.store,
+        Err(code) => return code,
     };
     match report::report(&store.path, &store.spool, &query) {
         Ok(text) => {

@@ -82,7 +82,7 @@ pub fn init(folder: &Path) -> Result<String, String> {
 /// As for [`init`].
 pub fn init_with(folder: &Path, env: Env<'_>) -> Result<String, String> {
     let path = folder.join("weir.toml");
-    let secret = zero::new_secret()?;
+    let secret = access::new_secret()?;
     let hash = source::hex(&access::hash(secret.expose()));
     let found = zero::available(env);
     // Without any provider's key in the environment, the one that needs none.

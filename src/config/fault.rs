@@ -2,10 +2,12 @@
 
 use super::watch::Contents;
 use super::{Env, Fault};
+use crate::vault::Vault;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 /// A place: a file of the [`Book`], and a line of it (1-based; 0 is the whole file).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +27,8 @@ pub(super) struct Book<'e> {
     contents: RefCell<Contents>,
     /// Providers that config names and that have faults of their own.
     broken: RefCell<BTreeSet<String>>,
+    /// What opens `vault:` references.
+    vault: RefCell<Option<Vault>>,
     /// A file could not be read, so names may be missing that it defines.
     partial: Cell<bool>,
 }
@@ -38,6 +42,7 @@ impl<'e> Book<'e> {
             warnings: RefCell::default(),
             contents: RefCell::default(),
             broken: RefCell::default(),
+            vault: RefCell::default(),
             partial: Cell::new(false),
         }
     }
@@ -67,6 +72,19 @@ impl<'e> Book<'e> {
     pub fn warn(&self, at: At, key: &str, message: impl Into<String>) {
         let fault = self.entry(at, key, message.into());
         self.warnings.borrow_mut().push((at, fault));
+    }
+
+    /// From now on `vault:` references are opened by this; `None` where config has no vault.
+    pub fn unlock(&self, vault: Option<Vault>) {
+        *self.vault.borrow_mut() = vault;
+    }
+
+    /// The value of an entry of the vault.
+    pub fn sealed(&self, name: &str) -> Result<Zeroizing<String>, String> {
+        match &*self.vault.borrow() {
+            Some(vault) => vault.value(name).map_err(|e| e.to_string()),
+            None => Err("vault: needs a [vault] with a sound `key`".into()),
+        }
     }
 
     /// From now on a missing name proves nothing.

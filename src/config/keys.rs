@@ -37,14 +37,34 @@ const KEY: Shape = Shape {
 const RULES: &[&str] = &["max_budget_tier", "penalty"];
 
 /// What a team gives to its keys.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct Team {
     department: Option<String>,
     models: Option<Vec<Glob>>,
     aliases: BTreeMap<String, String>,
 }
 
-pub(super) fn keys(root: &View<'_>, routes: &Table) -> Keys {
+/// Teams and departments, for the keys that name them.
+#[derive(Debug, Clone, Default)]
+pub struct Owners {
+    teams: BTreeMap<String, Team>,
+    departments: Vec<String>,
+}
+
+impl Owners {
+    /// Whether `[teams]` defines it.
+    #[must_use]
+    pub fn has_team(&self, name: &str) -> bool {
+        self.teams.contains_key(name)
+    }
+    /// No team is defined, so keys may name any.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.teams.is_empty()
+    }
+}
+
+pub(super) fn keys(root: &View<'_>, routes: &Table) -> (Keys, Owners) {
     let departments = root.named("departments");
     let mut known: Vec<&str> = Vec::new();
     for (name, entry) in departments {
@@ -59,34 +79,33 @@ pub(super) fn keys(root: &View<'_>, routes: &Table) -> Keys {
                 models: allowlist(&v, routes),
                 aliases: aliases(&v, routes),
             };
-            teams.insert(name, team);
+            teams.insert(name.to_owned(), team);
         }
     }
+    let departments = known.into_iter().map(str::to_owned).collect();
+    let owners = Owners { teams, departments };
     let mut all: HashMap<Hash, Arc<Key>> = HashMap::new();
     for (name, entry) in root.named("keys") {
         let Some(v) = view(root.book, &entry.node, join("keys", name), &KEY) else { continue };
         let secret = opened_by(&v);
-        let key = key(&v, name, &teams, &known, routes);
+        let key = key(&v, name, &owners, routes);
         let Some(secret) = secret else { continue };
         if let Some(other) = all.insert(secret, Arc::new(key)) {
             v.complain(format!("has the same secret as keys.{}", other.name));
         }
     }
-    Keys(all)
+    (Keys(all), owners)
 }
 
-fn key(
-    v: &View<'_>,
-    name: &str,
-    teams: &BTreeMap<&str, Team>,
-    departments: &[&str],
-    routes: &Table,
-) -> Key {
+/// The key that a table describes.
+pub(super) fn key(v: &View<'_>, name: &str, owners: &Owners, routes: &Table) -> Key {
     let none = Team::default();
-    let team_names: Vec<&str> = teams.keys().copied().collect();
+    let Owners { teams, departments } = owners;
+    let departments: Vec<&str> = departments.iter().map(String::as_str).collect();
+    let team_names: Vec<&str> = teams.keys().map(String::as_str).collect();
     let team_name = named(v, "team", &team_names);
     let team = team_name.and_then(|t| teams.get(t)).unwrap_or(&none);
-    let own = named(v, "department", departments);
+    let own = named(v, "department", &departments);
     if let (Some(own), Some(theirs)) = (own, &team.department)
         && own != theirs
     {

@@ -166,6 +166,11 @@ fn default_output(root: &View<'_>) -> DefaultOutput {
     }
 }
 
+/// What one owner's table says, for an owner that stands in no file.
+pub(super) fn spec(v: &View<'_>, routes: &Table) -> Spec {
+    Reader { routes }.spec(v)
+}
+
 struct Reader<'r> {
     routes: &'r Table,
 }

@@ -8,6 +8,7 @@ mod diff;
 mod fault;
 mod keys;
 mod limits;
+mod minted;
 mod models;
 mod preset;
 mod price;
@@ -19,11 +20,16 @@ mod server;
 mod source;
 mod units;
 mod value;
+mod vault;
 pub mod watch;
 mod zero;
 
 pub use check::{check, check_diff, check_preset, init, init_with};
 pub use diff::{diff, needs_restart};
+pub use keys::Owners;
+pub use minted::{Minted, faults as key_faults, mint};
+pub use units::duration;
+pub use vault::read_vault;
 pub use watch::Watch;
 pub use zero::{Zero, zero};
 
@@ -134,6 +140,8 @@ pub struct Snapshot {
     pub log: Log,
     /// Virtual keys.
     pub keys: Keys,
+    /// What teams and departments give to keys.
+    pub owners: Owners,
     /// Models and providers.
     pub routes: Table,
     /// Limits, windows and budgets of every owner.
@@ -239,8 +247,9 @@ const ROOT: value::Shape = value::Shape {
         "alerts",
         "time_zone",
         "redis",
+        "vault",
     ],
-    later: &["vault", "idempotency", "flood", "telemetry"],
+    later: &["idempotency", "flood", "telemetry"],
 };
 
 fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
@@ -250,21 +259,23 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let root = value::View::new(book, &tree.root, at, String::new(), &ROOT);
     let presets = preset::folders(book, &tree.presets, &mut texts, &mut globs);
     let currencies = price::currencies(&root);
+    let store = server::store(&root);
+    book.unlock(vault::vault(&root, &store));
     let server = server::server(&root, &currencies);
     let admin = server::admin(&root);
     server::distinct(&root, &server, &admin);
-    let store = server::store(&root);
     let log = server::log(&root);
     let providers = provider::providers(&root, &presets, &currencies);
     let routes = models::models(&root, providers, &server.unpriced);
-    let keys = keys::keys(&root, &routes);
+    let (keys, owners) = keys::keys(&root, &routes);
     let rules = limits::rules(&root, &routes, &keys);
     let redis = redis::redis(&root);
     models::default_model(&root, &server, &routes);
     let contents = book.contents();
     let result = if book.sound() {
         let version = source::version(&texts);
-        let snapshot = Snapshot { version, server, admin, store, log, keys, routes, rules, redis };
+        let snapshot =
+            Snapshot { version, server, admin, store, log, keys, owners, routes, rules, redis };
         Ok(Loaded {
             snapshot,
             warnings: book.warnings(),

@@ -298,7 +298,7 @@ fn headers(v: &View<'_>) -> Vec<(String, String)> {
         if out.iter().any(|(other, _)| *other == lower) {
             v.book.fault(entry.at, &key, "is set twice: header names have no case");
         }
-        out.push((lower, found));
+        out.push((lower, found.to_string()));
     }
     out
 }

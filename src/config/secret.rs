@@ -1,8 +1,8 @@
-//! References to secrets: `env:NAME`, `file:/path`, `cred:NAME`; a literal is taken with a warning.
+//! References to secrets: `env:NAME`, `file:/path`, `cred:NAME`, `vault:NAME`; a literal is taken with a warning.
 
 use super::fault::{At, Book};
-use super::value::LATER;
 use crate::base::Secret;
+use zeroize::Zeroizing;
 
 /// The forms a reference can have.
 const SCHEMES: &[&str] = &["env:", "file:", "cred:", "vault:"];
@@ -25,7 +25,12 @@ pub(super) fn secret(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<S
 }
 
 /// What a string says: itself, or what its reference holds; a fault where that is nothing.
-pub(super) fn value(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<String> {
+pub(super) fn value(
+    book: &Book<'_>,
+    at: At,
+    key: &str,
+    text: &str,
+) -> Option<Zeroizing<String>> {
     match resolve(book, at, text) {
         Ok(value) => Some(value),
         Err(why) => {
@@ -35,9 +40,10 @@ pub(super) fn value(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<St
     }
 }
 
-fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<String, String> {
+fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, String> {
     let found = if let Some(name) = text.strip_prefix("env:") {
-        (book.env)(name).ok_or_else(|| format!("the environment variable {name} is not set"))?
+        let value = (book.env)(name).map(Zeroizing::new);
+        value.ok_or_else(|| format!("the environment variable {name} is not set"))?
     } else if let Some(path) = text.strip_prefix("file:") {
         if path.is_empty() {
             return Err("file: names no file".into());
@@ -50,12 +56,12 @@ fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<String, String> {
             return Err(format!("{name:?} is no name of a credential"));
         }
         contents(book, std::path::Path::new(&folder).join(name))?
-    } else if text.starts_with("vault:") {
-        return Err(format!("`vault:` is {LATER}"));
+    } else if let Some(name) = text.strip_prefix("vault:") {
+        book.sealed(name)?
     } else {
-        text.to_owned()
+        Zeroizing::new(text.to_owned())
     };
-    let found = found.strip_suffix('\n').map_or(&*found, |f| f.strip_suffix('\r').unwrap_or(f));
+    let found = found.strip_suffix('\n').map_or(&**found, |f| f.strip_suffix('\r').unwrap_or(f));
     if found.is_empty() {
         return Err(format!("{text} is empty"));
     }
@@ -64,9 +70,10 @@ fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<String, String> {
             "holds a line end or another control character, so no header can carry it".into()
         );
     }
-    Ok(found.to_owned())
+    Ok(Zeroizing::new(found.to_owned()))
 }
 
-fn contents(book: &Book<'_>, path: std::path::PathBuf) -> Result<String, String> {
-    super::source::read_for(book, &path).map_err(|why| format!("{}: {why}", path.display()))
+fn contents(book: &Book<'_>, path: std::path::PathBuf) -> Result<Zeroizing<String>, String> {
+    let text = super::source::read_for(book, &path).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok(Zeroizing::new(text))
 }

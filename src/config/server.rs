@@ -196,7 +196,7 @@ pub(super) fn store(root: &View<'_>) -> Store {
     let v = section(root, "store", &STORE, &empty);
     let url =
         v.text("url").and_then(|text| secret::value(v.book, v.place("url"), &v.key("url"), text));
-    let url = url.unwrap_or_else(|| "sqlite:data/weir.db".into());
+    let url = url.map_or_else(|| "sqlite:data/weir.db".into(), |url| url.to_string());
     let path = match url.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() && path != ":memory:" => path.to_owned(),
         Some(("postgres" | "postgresql", _)) => {

@@ -25,7 +25,7 @@ const SIZES: &[(&str, u64)] = &[
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong =
         || format!("{text:?} is no duration; write it as \"250ms\", \"5s\", \"10m\" or \"1h\"");
     let millis = scaled(text, TIMES).ok_or_else(wrong)?;

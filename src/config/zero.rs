@@ -8,8 +8,6 @@ use std::path::Path;
 
 /// What is named in faults, since there is no file.
 const NOWHERE: &str = "(no config)";
-/// Random bytes of a generated secret: 192 bits.
-const SECRET_BYTES: usize = 24;
 
 /// A config out of the environment.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ pub fn zero(env: Env<'_>) -> Result<Zero, String> {
         return Err(nothing_set());
     }
     let given = env("WEIR_KEY").is_some_and(|key| !key.is_empty());
-    let generated = if given { None } else { Some(new_secret()?) };
+    let generated = if given { None } else { Some(crate::access::new_secret()?) };
     let mut text = String::from("[keys.default]\nsecret = \"env:WEIR_KEY\"\n");
     for name in &providers {
         text.push_str(&format!("[providers.{name}]\n"));
@@ -87,19 +85,4 @@ fn nothing_set() -> String {
     }
     text.push_str("`weir demo` needs none of them.");
     text
-}
-
-/// A new secret of a virtual key: `sk-weir-…`.
-///
-/// # Errors
-/// The system has no randomness to give.
-pub(super) fn new_secret() -> Result<Secret, String> {
-    use base64::Engine as _;
-    use ring::rand::SecureRandom as _;
-    let mut bytes = [0; SECRET_BYTES];
-    ring::rand::SystemRandom::new()
-        .fill(&mut bytes)
-        .map_err(|_| "the system gives no random bytes".to_owned())?;
-    let text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
-    Ok(Secret::new(&format!("sk-weir-{text}")))
 }

@@ -1,15 +1,18 @@
 //! May it, and where to: the checks between a request's head and its first try.
 
 use super::ticket::{Admission, Ticket};
-use crate::access::{Denied, Key};
+use crate::access::{self, Denied, Key};
 use crate::meter::{Admitted, Outcome};
 use crate::route::Model;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_filters::error::{ApiError, Code};
 
 /// Models named in an error message; more would be a page, not a hint.
 const NAMES_MAX: usize = 20;
+/// When a caller may ask again whose key only the store knows.
+const AWAY: Duration = Duration::from_secs(1);
 
 impl Ticket {
     /// Finds the caller behind a secret.
@@ -21,7 +24,22 @@ impl Ticket {
             let how = "no API key: send it as `Authorization: Bearer …` or `x-api-key`";
             return Err(ApiError::new(Code::InvalidApiKey, how));
         };
-        match self.snapshot.keys.find(secret, self.arrival.ts) {
+        let (hash, now) = (access::hash(secret), self.arrival.ts);
+        let found = match self.snapshot.keys.open(&hash, now) {
+            Err((Denied::Unknown, _)) => match self.gateway.keys.open(&hash, now) {
+                Ok((key, minted)) => {
+                    self.minted = Some(minted);
+                    Ok(key)
+                }
+                Err(Some(denied)) => Err(denied),
+                Err(None) => {
+                    let why = "the store of keys is away, and this API key is not among those known";
+                    return Err(ApiError::new(Code::StoreUnavailable, why).after(AWAY));
+                }
+            },
+            found => found,
+        };
+        match found {
             Ok(key) => {
                 self.key = Some(key);
                 Ok(())

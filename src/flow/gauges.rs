@@ -32,7 +32,7 @@ pub(super) fn watch(gateway: &Arc<Gateway>) {
 
 /// How every budget stands.
 fn budgets(gateway: &Gateway) -> Facts {
-    let (now, snapshot) = (Now::read(), gateway.snapshot.load());
+    let (now, rules) = (Now::read(), gateway.rules());
     let row = |rule: &Arc<Rule>| {
         let standing = gateway.limits.standing(rule, now)?;
         // Amounts of money and tokens are far below where a float skips numbers that matter here.
@@ -41,6 +41,6 @@ fn budgets(gateway: &Gateway) -> Facts {
         let (scope, name) = (rule.owner.scope.as_str(), rule.owner.name.to_string());
         Some(Budget { scope, name, per: rule.per()?, ratio })
     };
-    let budgets = snapshot.rules.all().filter(|r| r.is_budget()).filter_map(row).collect();
+    let budgets = rules.all().filter(|r| r.is_budget()).filter_map(row).collect();
     Facts { budgets, redis_up: gateway.limits.redis_up() }
 }

@@ -5,8 +5,8 @@ use super::ticket::{Degraded, Ticket};
 use crate::access::Key;
 use crate::config::Unpriced;
 use crate::limit::{
-    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Scope, Tightest,
-    Used, Why, learned,
+    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Rules, Scope,
+    Tightest, Used, Why, learned,
 };
 use crate::meter::Outcome;
 use crate::route::Model;
@@ -28,9 +28,14 @@ pub(super) fn owners(key: &Key) -> Vec<(Scope, &str)> {
 }
 
 impl Ticket {
+    /// Every owner's rules as they were when the key was found.
+    pub(super) fn rules(&self) -> &Rules {
+        self.minted.as_deref().map_or(&self.snapshot.rules, |minted| &minted.rules)
+    }
+
     /// Finds the rules that a request for this model is held against.
     pub(super) fn govern(&mut self, key: &Key, asked: &str) {
-        let rules = self.snapshot.rules.gather(&owners(key), asked, self.arrival.endpoint);
+        let rules = self.rules().gather(&owners(key), asked, self.arrival.endpoint);
         let money = |r: &Arc<Rule>| r.is_budget() && r.measure() == Some(Measure::Money);
         self.taken.priced = rules.iter().any(money);
         self.taken.rules = rules;
@@ -62,7 +67,7 @@ impl Ticket {
             return Ok(());
         };
         let (peek, prompt) = (&admission.peek, admission.prompt_tokens);
-        let rules = &self.snapshot.rules;
+        let rules = self.minted.as_deref().map_or(&self.snapshot.rules, |m| &m.rules);
         let bound = rules.largest_request(&owners(key), &admission.asked, self.arrival.endpoint);
         let said = peek.max_tokens.map(|most| most.saturating_mul(peek.n));
         let sure = prompt.saturating_add(said.unwrap_or(0));

@@ -9,6 +9,8 @@ pub mod failpoint;
 pub mod finish;
 mod gauges;
 pub mod govern;
+pub mod keyring;
+pub mod minted;
 mod nobody;
 mod route;
 mod spent;
@@ -52,6 +54,8 @@ pub struct Gateway {
     pub registry: Registry,
     /// What callers have used of their limits and budgets.
     pub limits: Arc<Limits>,
+    /// Keys of the store.
+    pub keys: minted::StoreKeys,
     /// Requests between their head and their event.
     in_flight: AtomicUsize,
 }
@@ -72,17 +76,22 @@ impl Gateway {
             bodies: Arc::default(),
             registry,
             limits: Limits::new(now),
+            keys: minted::StoreKeys::default(),
             in_flight: AtomicUsize::new(0),
         });
         gauges::watch(&gateway);
-        spent::recall(&gateway, &gateway.snapshot.load());
+        let first = gateway.snapshot.load_full();
+        spent::recall(&gateway, &first.rules, &first.store.path);
+        gateway.mint_under(first);
+        gateway.look_at_store();
         gateway
     }
     /// Puts a new snapshot in force. Requests under the old one keep it to their end.
     pub fn swap(&self, snapshot: Snapshot) {
-        spent::recall(self, &snapshot);
+        spent::recall(self, &snapshot.rules, &snapshot.store.path);
         self.registry.adopt(&snapshot.routes, Instant::now());
-        self.snapshot.store(Arc::new(snapshot));
+        self.mint_under(Arc::new(snapshot));
+        spent::recall(self, &self.rules(), &self.snapshot.load().store.path);
     }
     /// Requests open now.
     #[must_use]

@@ -1,24 +1,24 @@
 //! Budgets after a start and after a reload: what the ledger knows of their running periods.
 
 use super::Gateway;
-use crate::config::Snapshot;
-use crate::limit::{Measure, Now, Period, Rule, Scope};
+use crate::limit::{Measure, Now, Period, Rule, Rules, Scope};
 use crate::meter::report::{Owner, Spent, spent};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Sets what new budgets have used so far. A ledger that cannot be read is a warning: budgets then
 /// count from this moment.
-pub(super) fn recall(gateway: &Gateway, snapshot: &Snapshot) {
+pub(super) fn recall(gateway: &Gateway, rules: &Rules, ledger: &Path) {
     let now = Now::read();
-    let new = gateway.limits.unseeded(snapshot.rules.all(), now);
+    let new = gateway.limits.unseeded(rules.all(), now);
     let mut groups: BTreeMap<(Option<i64>, Scope), Vec<Arc<Rule>>> = BTreeMap::new();
     for (rule, period) in new {
         groups.entry((since(period), rule.owner.scope)).or_default().push(rule);
     }
     for ((since, scope), rules) in groups {
         let Some(owner) = column(scope) else { continue };
-        match spent(&snapshot.store.path, owner, since) {
+        match spent(ledger, owner, since) {
             Ok(rows) => seed(gateway, &rules, &rows, now),
             Err(error) => {
                 log::warn!("budgets of each {} begin at zero: {error}", scope.as_str());

@@ -4,7 +4,7 @@ use super::Gateway;
 use super::budget::Held;
 use crate::access::Key;
 use crate::base::{Credential, EventId};
-use crate::config::Snapshot;
+use crate::config::{Minted, Snapshot};
 use crate::limit::{Ask, Refusal, Reservation, Rule};
 use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::live::Pass;
@@ -182,6 +182,8 @@ pub struct Ticket {
     pub arrival: Arrival,
     /// Who calls; known even where the key was refused as expired or disabled.
     pub key: Option<Arc<Key>>,
+    /// Keys of the store, where the key is one of them.
+    pub(super) minted: Option<Arc<Minted>>,
     /// Set by `admit`.
     pub admission: Option<Admission>,
     /// Set by `attempt`.
@@ -220,6 +222,7 @@ impl Ticket {
             event_id: EventId::now(),
             arrival,
             key: None,
+            minted: None,
             admission: None,
             running: None,
             record: Record::default(),

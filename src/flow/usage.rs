@@ -20,7 +20,7 @@ impl Ticket {
             return Err(ApiError::new(Code::InvalidApiKey, "no API key"));
         };
         let now = Now::read();
-        let rules = &self.snapshot.rules;
+        let rules = self.rules();
         // Not the gateway's own: its limits are nobody's business but its operator's.
         let mine = owners(&key).into_iter().skip(1);
         let all = mine.flat_map(|(scope, name)| rules.of(scope, name));

@@ -154,11 +154,11 @@ impl State {
                     parts.pop_front();
                 }
             }
-            (Self::Budget(purse), Kind::Budget { per, zone, .. }) => {
-                // A wall clock that steps back does not bring an old period back.
-                if purse.period.end.is_some_and(|end| f.now.wall.as_second() >= end) {
-                    *purse = Purse::new(per.at(f.now.wall, zone));
-                }
+            // A wall clock that steps back does not bring an old period back.
+            (Self::Budget(purse), Kind::Budget { per, zone, .. })
+                if purse.period.end.is_some_and(|end| f.now.wall.as_second() >= end) =>
+            {
+                *purse = Purse::new(per.at(f.now.wall, zone));
             }
             _ => {}
         }

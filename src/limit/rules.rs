@@ -29,8 +29,8 @@ struct Owned {
 /// Every owner's rules.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// One map for each [`Scope`].
-    owners: [HashMap<Arc<str>, Owned>; 5],
+    /// One map for each [`Scope`]; shared, since keys of the store are laid over a copy.
+    owners: [Arc<HashMap<Arc<str>, Owned>>; 5],
     /// For owners without a table.
     key_defaults: Spec,
     user_defaults: Spec,
@@ -67,7 +67,7 @@ impl Rules {
     /// Two of its rules are the same.
     pub fn add(&mut self, owner: &Owner, spec: Spec) -> Result<(), Twice> {
         let owned = self.compile(owner, spec)?;
-        self.owners[owner.scope as usize].insert(owner.name.clone(), owned);
+        Arc::make_mut(&mut self.owners[owner.scope as usize]).insert(owner.name.clone(), owned);
         Ok(())
     }
 
@@ -81,9 +81,15 @@ impl Rules {
         Ok(Owned { spec, rules, rest: Arc::new(Rule::new(owner, "rest", "rest", Kind::Rest)) })
     }
 
+    /// Whether an owner has its table, or its defaults.
+    #[must_use]
+    pub fn knows(&self, scope: Scope, name: &str) -> bool {
+        self.owners[scope as usize].contains_key(name)
+    }
+
     /// Every rule there is.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.owners.iter().flat_map(HashMap::values).flat_map(|o| &o.rules)
+        self.owners.iter().flat_map(|scope| scope.values()).flat_map(|o| &o.rules)
     }
 
     /// One owner's rules.

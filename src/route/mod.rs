@@ -63,6 +63,8 @@ pub struct Model {
     pub fallback: Vec<String>,
     /// A target lacks something that only a look into the body tells of.
     pub picky: bool,
+    /// The first group, for picking without a look at every target.
+    pub lane: OnceLock<pick::Lane>,
     /// Whose turn it is; set when a gateway adopts the table.
     pub turns: OnceLock<Arc<Turns>>,
 }
@@ -147,6 +149,7 @@ impl Model {
             max_latency: None,
             fallback: Vec::new(),
             picky,
+            lane: OnceLock::new(),
             turns: OnceLock::new(),
         }
     }

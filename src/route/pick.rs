@@ -2,11 +2,32 @@
 
 use super::plan::Plan;
 use super::strategy::{Strategy, cost};
-use super::{Smart, Target};
+use super::{Model, Smart, Target};
 use std::time::{Duration, Instant};
 
 /// Scores this near to the best one share its traffic by weight.
 const TIE: f64 = 1e-9;
+
+/// The targets of a model's first group, with the sums of their weights up to each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lane {
+    members: Vec<usize>,
+    sums: Vec<u64>,
+}
+
+impl Lane {
+    fn of(model: &Model) -> Self {
+        let used = || model.targets.iter().enumerate().filter(|(_, t)| t.weight > 0);
+        let group = used().map(|(_, t)| t.priority).min().unwrap_or(0);
+        let (mut members, mut sums, mut sum) = (Vec::new(), Vec::new(), 0);
+        for (i, target) in used().filter(|(_, t)| t.priority == group) {
+            sum += u64::from(target.weight);
+            members.push(i);
+            sums.push(sum);
+        }
+        Self { members, sums }
+    }
+}
 
 impl Plan {
     /// The next target to try: of those that can be asked and fit, in the lowest group that has
@@ -16,7 +37,52 @@ impl Plan {
         if self.need.once && self.targets_tried() > 0 {
             return None;
         }
-        self.pick_among(now, true).or_else(|| self.pick_among(now, false))
+        self.pick_quickly(now)
+            .or_else(|| self.pick_among(now, true))
+            .or_else(|| self.pick_among(now, false))
+    }
+
+    /// A target of the first group without a look at the others, where the strategy needs none
+    /// and the one whose turn it is can be asked. With many targets this is most of the work.
+    fn pick_quickly(&self, now: Instant) -> Option<usize> {
+        if self.need.affinity.is_some() {
+            return None;
+        }
+        let lane = self.model.lane.get_or_init(|| Lane::of(&self.model));
+        let usable = |place: usize| {
+            let at = *lane.members.get(place)?;
+            let target = self.model.targets.get(at)?;
+            self.is_usable(at, target, now, true).then_some((at, target))
+        };
+        let many = lane.members.len() as u64;
+        match self.strategy {
+            Strategy::Priority | Strategy::Weighted => {
+                let sum = *lane.sums.last()?;
+                let turn = if many > 1 { self.draw(sum) } else { 0 };
+                usable(lane.sums.partition_point(|upto| *upto <= turn)).map(|(at, _)| at)
+            }
+            Strategy::Latency if many > 1 => {
+                let (one, other) = self.two_of(many);
+                let (one, other) = (usable(one as usize)?, usable(other as usize)?);
+                let later = self.latency(one.1, now) > self.latency(other.1, now);
+                Some(if later { other.0 } else { one.0 })
+            }
+            _ => None,
+        }
+    }
+
+    /// The next of the model's turns.
+    fn draw(&self, sum: u64) -> u64 {
+        match self.model.turns.get() {
+            Some(turns) => turns.next(sum),
+            None => self.seed % sum.max(1),
+        }
+    }
+
+    /// Two different numbers below `many`, which is 2 or more.
+    fn two_of(&self, many: u64) -> (u64, u64) {
+        let one = self.seed % many;
+        (one, (one + 1 + (self.seed >> 32) % (many - 1)) % many)
     }
 
     fn is_usable(&self, at: usize, target: &Target, now: Instant, best: bool) -> bool {
@@ -58,10 +124,7 @@ impl Plan {
     }
 
     fn turn<'a>(&self, all: impl Iterator<Item = (usize, &'a Target)>, sum: u64) -> Option<usize> {
-        let mut turn = match self.model.turns.get() {
-            Some(turns) => turns.next(sum),
-            None => self.seed % sum.max(1),
-        };
+        let mut turn = self.draw(sum);
         for (i, target) in all {
             match turn.checked_sub(u64::from(target.weight)) {
                 Some(left) => turn = left,
@@ -78,8 +141,7 @@ impl Plan {
         many: u64,
         now: Instant,
     ) -> Option<usize> {
-        let one = self.seed % many;
-        let other = (one + 1 + (self.seed >> 32) % (many - 1)) % many;
+        let (one, other) = self.two_of(many);
         let drawn = all.enumerate().filter(|(n, _)| [one, other].contains(&(*n as u64)));
         let scored = drawn.map(|(_, (i, target))| (i, self.latency(target, now)));
         scored.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)

@@ -24,7 +24,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// The `Host` header: with the port where it is not the scheme's own, an IPv6 address in brackets.
+    /// The `Host` header: with the port where it is not the scheme's own, IPv6 in brackets.
     #[must_use]
     pub fn authority(&self) -> String {
         let host =

@@ -13,6 +13,7 @@ mod notify;
 mod redis;
 mod reload;
 mod serve;
+mod store;
 
 pub use listen::{Claim, Unavailable};
 pub use reload::Source;
@@ -116,6 +117,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let stop = Stop::default();
     let writers = writers(&gateway, ledger, &stop);
     let reloads = reload::spawn(gateway.clone(), options.source, logger);
+    let _store = store::spawn(gateway.clone(), reloads.clone(), stop.clone());
     let (way, leaving) = leave::way();
     let hands = admin::Hands {
         reload: Box::new({

@@ -1,7 +1,7 @@
 //! The schema, as steps: a database of version n has had the first n.
 
 /// A step is never changed once a release has it; a new one is added below it.
-pub(super) const STEPS: &[&str] = &[LEDGER];
+pub(super) const STEPS: &[&str] = &[LEDGER, KEYS_AND_VAULT];
 
 /// Usage events, what follows from them, and how far the spool is applied. Times are microseconds
 /// since 1970 but for `rollups.hour`, which is seconds; lists are JSON. In `rollups` an absent name
@@ -89,4 +89,43 @@ CREATE TABLE admitted (
     process TEXT NOT NULL,
     line TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Virtual keys, sealed credentials, and a count of their changes, by which a running gateway
+/// sees that it must read them again. Times are microseconds since 1970.
+const KEYS_AND_VAULT: &str = "
+CREATE TABLE keys (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    definition TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    created INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE key_secrets (
+    hash BLOB NOT NULL PRIMARY KEY,
+    key_id TEXT NOT NULL,
+    until INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX key_secrets_key ON key_secrets (key_id);
+
+CREATE TABLE vault (
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    current INTEGER NOT NULL,
+    sealed BLOB NOT NULL,
+    created INTEGER NOT NULL,
+    PRIMARY KEY (name, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE vault_versions (
+    name TEXT NOT NULL PRIMARY KEY,
+    last INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE changes (
+    what TEXT NOT NULL PRIMARY KEY,
+    n INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO changes (what, n) VALUES ('keys', 0), ('vault', 0);
 ";

@@ -1,6 +1,8 @@
-//! The ledger's database: connections, migrations, health.
+//! The database of keys, vault and ledger: connections, migrations, health.
 
+pub mod keys;
 mod migrate;
+pub mod vault;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use std::os::unix::fs::OpenOptionsExt;

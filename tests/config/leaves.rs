@@ -317,7 +317,7 @@ fn part(names: &[&str], without: &[&str]) -> String {
 #[test]
 fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let same = |text: &str, bare: &str| assert!(print(&load(text)) == print(&load(bare)), "{text}");
-    same(&part(&["server"], &["default_model", "listen"]), "");
+    same(&part(&["server"], &["default_model", "listen", "limits"]), "");
     same(&part(&["admin"], &["token", "metrics_listen"]), "");
     same(&part(&["store"], &[]), "");
     same(&part(&["log"], &[]), "");

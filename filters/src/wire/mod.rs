@@ -30,7 +30,8 @@ pub enum Wire {
     Anthropic,
     /// Google's generateContent at AI Studio.
     Gemini,
-    /// The same at Vertex; its base URL ends in `/publishers/google`.
+    /// The same at Vertex; its base URL ends in `/projects/…/locations/…`, or in
+    /// `/publishers/google` behind that.
     Vertex,
     /// Ollama's own `/api/chat`.
     Ollama,

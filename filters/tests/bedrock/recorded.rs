@@ -1,6 +1,6 @@
 //! Every recorded reply, whole and cut anywhere, against an independent reading of it.
 
-use super::replay::drive::{Want, every_cut, every_end};
+use super::replay::drive::{Want, every_cut, every_end, every_shortening};
 use super::replay::{Case, cases};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -119,6 +119,7 @@ fn every_recorded_stream_reads_the_same_at_every_cut_t13() {
 fn every_recorded_stream_cut_short_is_an_answer_or_a_failure_never_both() {
     for case in cases("bedrock-converse-stream") {
         let want = read_stream(&case);
+        every_shortening(Wire::Bedrock, &case, &want);
         every_end(Wire::Bedrock, &case, &want, |body| {
             String::from_utf8_lossy(body).contains("\"stopReason\"")
         });

@@ -1,7 +1,7 @@
 //! Replies by rule, in the shapes that the documentation shows (docs.cohere.com, v2).
 
 use super::replay::Case;
-use super::replay::drive::{Filtered, Want, context, every_cut, every_end, filter};
+use super::replay::drive::{Filtered, Want, context, every_cut, every_end, every_shortening, filter};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use weir_filters::error::Class;
@@ -107,6 +107,7 @@ fn the_documented_streams_read_the_same_at_every_cut() {
     for (events, want) in [(said(), wants_text()), (called(), wants_calls())] {
         let case = case("sse", sse(&events));
         every_cut(Wire::Cohere, &case, &want);
+        every_shortening(Wire::Cohere, &case, &want);
         every_end(Wire::Cohere, &case, &want, |body| {
             String::from_utf8_lossy(body).contains("message-end")
         });

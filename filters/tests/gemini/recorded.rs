@@ -1,6 +1,6 @@
 //! Every recorded reply, whole and cut anywhere, against an independent reading of it.
 
-use super::replay::drive::{Want, every_cut, every_end};
+use super::replay::drive::{Want, every_cut, every_end, every_shortening};
 use super::replay::{Case, cases};
 use serde_json::{Value, json};
 use weir_filters::error::{ApiError, Class, classify};
@@ -126,6 +126,13 @@ fn every_recorded_stream_cut_short_is_an_answer_or_a_failure_never_both() {
                 said.contains("\"finishReason\"") || said.contains("blockReason")
             });
         }
+    }
+}
+
+#[test]
+fn every_recorded_reply_can_be_shortened_anywhere() {
+    for (case, want) in answers() {
+        every_shortening(Wire::Gemini, &case, &want);
     }
 }
 

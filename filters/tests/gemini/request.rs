@@ -2,22 +2,47 @@
 
 use super::replay::drive::{ask as ask_wire, refused, sent, try_ask};
 use super::{MODEL, ask, hello};
+use bytes::Bytes;
 use serde_json::{Value, json};
-use weir_filters::wire::{Params, Wire};
+use weir_filters::peek;
+use weir_filters::wire::{Ask, Params, Quirks, Wire};
 
 const HI: &str = r#"[{"role":"user","content":"hi"}]"#;
 
 #[test]
 fn the_model_and_the_method_are_in_the_path() {
-    let path = |model: &str, more: &str| ask_wire(Wire::Vertex, model, HI, more).path;
+    let path = |model: &str, more: &str| ask_wire(Wire::Gemini, model, HI, more).path;
     assert_eq!(path("gemini-x", ""), "/models/gemini-x:generateContent");
     let stream = r#""stream":true,"stream_options":{"include_usage":true}"#;
     assert_eq!(path("gemini-x", stream), "/models/gemini-x:streamGenerateContent?alt=sse");
     assert_eq!(path("models/a b", ""), "/models/a%20b:generateContent");
     assert_eq!(path("tunedModels/a", ""), "/tunedModels/a:generateContent");
+    let vertex = ask_wire(Wire::Vertex, "gemini-x", HI, stream).path;
+    let want = "/publishers/google/models/gemini-x:streamGenerateContent?alt=sse";
+    assert_eq!(vertex, want);
     let sent = hello(stream);
     assert!(sent.json.get("stream").is_none() && sent.json.get("model").is_none());
     assert!(sent.dropped.is_empty());
+}
+
+#[test]
+fn a_publisher_in_the_base_url_is_not_named_twice() {
+    let body = format!(r#"{{"model":"m","messages":{HI}}}"#);
+    let peek = peek::chat(Bytes::from(body)).unwrap();
+    let (quirks, params) = (Quirks::default(), Params::default());
+    let base_url = "/v1/projects/p/locations/l/publishers/google";
+    let (model, max_output, api_version) = ("gemini-x", 0, None);
+    let ask = Ask {
+        peek: &peek,
+        model,
+        quirks: &quirks,
+        params: &params,
+        max_output,
+        base_url,
+        api_version,
+    };
+    let path = Wire::Vertex.request(&ask).unwrap().path;
+    assert_eq!(path, "/models/gemini-x:generateContent");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every recorded reply, whole and cut anywhere, against an independent reading of it.
 
-use super::replay::drive::{Want, every_cut, every_end};
+use super::replay::drive::{Want, every_cut, every_end, every_shortening};
 use super::replay::{Case, cases};
 use serde_json::Value;
 use weir_filters::error::{Class, classify};
@@ -40,6 +40,7 @@ fn every_recorded_reply_reads_the_same_at_every_cut() {
         let want = read(&case);
         every_cut(Wire::Ollama, &case, &want);
         want.judge_whole(Wire::Ollama, &case);
+        every_shortening(Wire::Ollama, &case, &want);
         every_end(Wire::Ollama, &case, &want, |body| {
             String::from_utf8_lossy(body).contains("\"done\":true")
         });

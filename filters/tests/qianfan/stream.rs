@@ -1,6 +1,6 @@
 //! Replies by rule and as recorded.
 
-use super::replay::drive::{Filtered, Want, context, every_cut, every_end, filter};
+use super::replay::drive::{Filtered, Want, context, every_cut, every_end, every_shortening, filter};
 use super::replay::{Case, cases};
 use bytes::Bytes;
 use serde_json::Value;
@@ -57,6 +57,7 @@ fn wanted() -> Want {
 fn the_documented_stream_reads_the_same_at_every_cut() {
     let case = case("sse", sse(&FRAMES));
     every_cut(Wire::Qianfan, &case, &wanted());
+    every_shortening(Wire::Qianfan, &case, &wanted());
     every_end(Wire::Qianfan, &case, &wanted(), |body| {
         String::from_utf8_lossy(body).contains("\"is_end\":true")
     });

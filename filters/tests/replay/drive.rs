@@ -239,3 +239,30 @@ pub fn every_end(wire: Wire, case: &Case, want: &Want, last_word: impl Fn(&[u8])
         }
     }
 }
+
+/// The reply ended for the caller in the middle: what came is an answer that ends by `length`, and
+/// nothing follows it.
+pub fn every_shortening(wire: Wire, case: &Case, want: &Want) {
+    let last = case.body.len().min(16 << 10);
+    for at in (0..last).step_by(if last > 4096 { 61 } else { 7 }) {
+        let mut reply = wire.stream(context(true));
+        let mut step = Step::default();
+        reply.feed(case.body.slice(..at), &mut step);
+        if step.end.is_some() {
+            continue;
+        }
+        reply.cut(&mut step);
+        let Some(End::Complete { tail }) = step.end else {
+            panic!("{} shortened at {at}: {:?}", case.id, step.end);
+        };
+        let out = [step.out.concat(), tail.to_vec()].concat();
+        let seen = chat::stream(&out, true, true);
+        assert!(seen.faults.is_empty(), "{} at {at}: {:?}", case.id, seen.faults);
+        assert_eq!(reply.tap().finish, Some("length"), "{} at {at}", case.id);
+        assert!(want.text.starts_with(&seen.choices[&0].text), "{} at {at}", case.id);
+        let mut step = Step::default();
+        reply.feed(case.body.slice(at..), &mut step);
+        reply.finish(true, &mut step);
+        assert!(step.out.is_empty() && step.end.is_none(), "{} at {at}: more came", case.id);
+    }
+}

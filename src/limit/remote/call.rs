@@ -204,3 +204,79 @@ fn text(value: Value) -> Option<String> {
 fn number(value: Value) -> Option<i64> {
     i64::from_redis_value(value).ok()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::limit::Measure;
+    use crate::limit::{Limit, Owner, Spec, Window};
+    use jiff::tz::TimeZone;
+    use std::time::Instant;
+
+    fn rules(scope: Scope, name: &str) -> Vec<Arc<Rule>> {
+        let limit = Limit { rpm: Some(9), tpm: Some(900), concurrent: Some(2), ..Limit::default() };
+        let length = Duration::from_secs(3_600);
+        let (measure, amount, common) = (Measure::Tokens, 70, Default::default());
+        let window = Window { measure, amount, length, common };
+        let (limits, windows) = (Some(vec![limit]), Some(vec![window]));
+        let spec = Spec { limits, windows, budgets: None };
+        spec.rules(&Owner::new(scope, name), &TimeZone::UTC).unwrap()
+    }
+
+    fn call(rules: &[Arc<Rule>], now: Now) -> Call {
+        let caller = Caller { id: 7, tag: "team:t".into() };
+        let mut call = Call::new(Op::Reserve, &caller, "weir:", Duration::from_secs(60));
+        for rule in rules {
+            call.add(rule, Units { n: 1, ..Units::default() }, ("team:t", "weir:"), now);
+        }
+        call
+    }
+
+    #[test]
+    fn no_word_of_a_call_tells_this_node_s_time_r18() {
+        let now = Now { at: Instant::now(), wall: jiff::Timestamp::UNIX_EPOCH };
+        let skew = Duration::from_secs(90);
+        let late = Now { at: now.at + skew, wall: now.wall + skew };
+        let rules = rules(Scope::Key, "k");
+        assert_eq!(call(&rules, now).words, call(&rules, late).words);
+    }
+
+    #[test]
+    fn every_key_is_declared_and_a_team_s_lie_together_r19() {
+        let now = Now::read();
+        let mut all = rules(Scope::Key, "k");
+        all.extend(rules(Scope::Team, "t"));
+        let call = call(&all, now);
+        assert_eq!(call.keys.len(), 1 + 2 * all.len());
+        assert_eq!(call.words.len(), 3 + 10 * all.len());
+        assert!(call.keys.iter().all(|k| k.starts_with("weir:{team:t}:")), "{:?}", call.keys);
+        let script = include_str!("script.lua");
+        let made = script.match_indices("redis.call(").filter(|(at, _)| {
+            let name = script[at + 11..].split([',', ')']).nth(1).unwrap_or_default().trim();
+            !["r.state", "r.holds", "KEYS[1]"].contains(&name)
+        });
+        // TIME alone has no key.
+        assert_eq!(made.count(), 1);
+    }
+
+    #[test]
+    fn an_answer_of_another_form_is_no_answer() {
+        let rules = rules(Scope::Key, "k");
+        let call = call(&rules, Now::read());
+        let word = |w: &str| Value::BulkString(w.as_bytes().to_vec());
+        for odd in [
+            Value::Nil,
+            Value::Array(vec![]),
+            Value::Array(vec![word("ok"), Value::Int(1)]),
+            Value::Array(vec![word("no"), Value::Int(0), word("never")]),
+            Value::Array(vec![word("no"), Value::Int(1), word("wait"), Value::Int(-5)]),
+        ] {
+            assert_eq!(said(&call, odd), Said::Odd);
+        }
+        let late = Value::Array(vec![word("late")]);
+        assert_eq!(said(&call, late), Said::Late);
+        let never = Value::Array(vec![word("no"), Value::Int(2), word("never")]);
+        assert_eq!(said(&call, never), Said::Refused(1, Why::Never));
+    }
+}

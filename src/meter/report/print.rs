@@ -89,13 +89,14 @@ pub(super) fn json(table: &Table, query: &Query) -> String {
     let moment = |t: Option<jiff::Timestamp>| t.map_or("null".into(), |t| string(&t.to_string()));
     let by: Vec<String> = table.columns[..table.by].iter().map(|c| string(c)).collect();
     let rows: Vec<String> = table.rows.iter().map(|row| object(&table.columns, row)).collect();
+    // Rows come before any other list: readers that look for the first list find them.
     format!(
-        "{{\"since\":{},\"until\":{},\"by\":[{}],\"lag_events\":{},\"rows\":[{}],\"total\":{}}}\n",
+        "{{\"since\":{},\"until\":{},\"lag_events\":{},\"rows\":[{}],\"by\":[{}],\"total\":{}}}\n",
         moment(query.since),
         moment(query.until),
-        by.join(","),
         table.lag,
         rows.join(","),
+        by.join(","),
         object(&table.columns[table.by..], &table.total),
     )
 }

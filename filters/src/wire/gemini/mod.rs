@@ -20,7 +20,7 @@ pub(crate) use request::path;
 pub(super) enum Door {
     /// generativelanguage.googleapis.com
     Studio,
-    /// aiplatform.googleapis.com, whose base URL ends in `/publishers/google`.
+    /// aiplatform.googleapis.com, whose base URL ends in `/locations/…`, or in a publisher of it.
     Vertex,
 }
 
