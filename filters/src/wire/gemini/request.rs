@@ -48,16 +48,17 @@ pub(super) fn build(door: Door, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     out.push(b'}');
     note_messages(&chat, &mut dropped);
     let body = edited(out.into(), ask.params, &mut dropped)?;
-    let publisher = publisher(door, ask.base_url);
-    let method = if ask.peek.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-    let path = format!("{publisher}{}", path(ask.model, method));
+    let path = whole_path(door, ask);
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage: false })
 }
 
-/// Vertex has the models of several publishers, one of which the base URL may name already.
-fn publisher(door: Door, base_url: &str) -> &'static str {
-    let named = door == Door::Studio || base_url.contains("/publishers/");
-    if named { "" } else { "/publishers/google" }
+/// `alt=sse` gives events; without it a stream is one JSON array. Vertex has the models of several
+/// publishers, one of which the base URL may name already.
+fn whole_path(door: Door, ask: &Ask<'_>) -> String {
+    let named = door == Door::Studio || ask.base_url.contains("/publishers/");
+    let publisher = if named { "" } else { "/publishers/google" };
+    let method = if ask.peek.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    format!("{publisher}{}", path(ask.model, method))
 }
 
 /// The path of a model's method. `alt=sse` gives events; without it a stream is one JSON array.
