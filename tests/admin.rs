@@ -98,9 +98,6 @@ async fn views_show_what_config_made_and_no_secret() {
 async fn what_is_of_a_later_version_answers_501() {
     let weir = Weir::start(&alone()).await;
     for (method, path) in [
-        ("GET", "/admin/v1/keys"),
-        ("POST", "/admin/v1/keys"),
-        ("DELETE", "/admin/v1/keys/test"),
         ("GET", "/admin/v1/teams"),
         ("GET", "/admin/v1/usage"),
         ("GET", "/admin/v1/events"),

@@ -86,6 +86,11 @@ impl State {
         let sql = |e: rusqlite::Error| Error::of(path, &e);
         let vault = Some(rows::changes(&open.db, What::Vault).map_err(sql)?);
         let keys = Some(rows::changes(&open.db, What::Keys).map_err(sql)?);
+        if keys == Some(0) && !self.rows.is_empty() {
+            // The ledger makes a file anew where its own is gone; that takes no key along.
+            let why = "it was replaced by one in which no key was ever made".to_owned();
+            return Err(Error::Failed { path: path.to_owned(), why });
+        }
         self.vault = vault;
         // What is there at the first look is what config was read with.
         self.told = self.told.or(vault);
