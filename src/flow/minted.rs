@@ -15,6 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Why a hash opens nothing, and the key where it is known.
+type Refused = (Denied, Option<Arc<Key>>);
+
 /// The store's keys, compiled under the config in force.
 #[derive(Debug, Default)]
 pub struct StoreKeys {
@@ -59,7 +62,7 @@ impl StoreKeys {
         &self,
         hash: &Hash,
         now: Timestamp,
-    ) -> Result<(Arc<Key>, Arc<Minted>), Option<(Denied, Option<Arc<Key>>)>> {
+    ) -> Result<(Arc<Key>, Arc<Minted>), Option<Refused>> {
         let minted = self.load();
         match minted.keys.open(hash, now) {
             Ok(key) => Ok((key, minted)),
