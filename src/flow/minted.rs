@@ -15,6 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Why a hash opens nothing, and the key where it is known.
+type Refused = (Denied, Option<Arc<Key>>);
+
 /// The store's keys, compiled under the config in force.
 #[derive(Debug, Default)]
 pub struct StoreKeys {
@@ -59,7 +62,7 @@ impl StoreKeys {
         &self,
         hash: &Hash,
         now: Timestamp,
-    ) -> Result<(Arc<Key>, Arc<Minted>), Option<(Denied, Option<Arc<Key>>)>> {
+    ) -> Result<(Arc<Key>, Arc<Minted>), Option<Refused>> {
         let minted = self.load();
         match minted.keys.open(hash, now) {
             Ok(key) => Ok((key, minted)),
@@ -86,6 +89,11 @@ impl State {
         let sql = |e: rusqlite::Error| Error::of(path, &e);
         let vault = Some(rows::changes(&open.db, What::Vault).map_err(sql)?);
         let keys = Some(rows::changes(&open.db, What::Keys).map_err(sql)?);
+        if keys == Some(0) && !self.rows.is_empty() {
+            // The ledger makes a file anew where its own is gone; that takes no key along.
+            let why = "it was replaced by one in which no key was ever made".to_owned();
+            return Err(Error::Failed { path: path.to_owned(), why });
+        }
         self.vault = vault;
         // What is there at the first look is what config was read with.
         self.told = self.told.or(vault);

@@ -1,4 +1,5 @@
 //! Token counts against the reference tokeniser and on hostile texts; whole bodies in `bodies`.
+#![allow(clippy::disallowed_methods)] // tests read fixtures and compare times
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 use base64::Engine;
