@@ -1,5 +1,6 @@
 //! Provider errors in the caller's words: every recorded one here, others in `words`, bytes in
 //! `caller`.
+#![allow(clippy::disallowed_methods)] // tests read fixtures
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use serde_json::Value;
