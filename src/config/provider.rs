@@ -12,7 +12,7 @@ use super::fault::hint;
 use super::preset::{Preset, Presets};
 use super::price::Currencies;
 use super::source::overlay;
-use super::value::{LATER, Shape, Table, View, join};
+use super::value::{LATER, Shape, Table, Value, View, join};
 use super::{secret, value};
 use crate::base::ProviderId;
 use crate::route::{Auth, Base, Provider};
@@ -88,8 +88,14 @@ pub(super) fn providers(
         let table = preset.map_or_else(|| user.table.clone(), |p| overlay(&p.table, user.table));
         let both = View { table: &table, ..user.clone() };
         let mut made = provider(&both, name, preset, currencies);
-        let moved = user.get("base_url").is_some()
-            && preset.is_some_and(|preset| preset.table.contains_key("base_url"));
+        let text = |value: &Value| match value {
+            Value::Text(text) => Some(text.to_owned()),
+            _ => None,
+        };
+        let asked = user.get("base_url").and_then(|node| text(&node.value));
+        let usual = preset.and_then(|p| p.table.get("base_url")).and_then(|e| text(&e.node.value));
+        // The preset's own address, said again, is no other one.
+        let moved = asked.is_some() && usual.is_some() && asked != usual;
         if let Some(made) = made.as_mut().filter(|_| moved) {
             body::elsewhere(&user, &mut made.quirks);
         }
@@ -103,7 +109,7 @@ pub(super) fn providers(
 
 /// Compiles a preset by itself, with an address where that is the user's own to give.
 pub(super) fn alone(book: &super::fault::Book<'_>, preset: &Preset) {
-    use value::{Entry, Node, Value};
+    use value::{Entry, Node};
     let at = super::fault::At { file: 0, line: 1 };
     let mut table = preset.table.clone();
     let theirs = match table.get("base_url").map(|entry| &entry.node.value) {

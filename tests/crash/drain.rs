@@ -41,6 +41,14 @@ fn outcomes(rows: &[Row]) -> BTreeMap<(String, String), usize> {
     all
 }
 
+/// Waits until so many requests are open.
+async fn in_flight(weir: &Weir, n: f64) {
+    let start = Instant::now();
+    while weir.metric("weir_in_flight", &[]).await != Some(n) {
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
 #[tokio::test]
 async fn a_drain_waits_for_those_that_end_cuts_those_that_do_not_and_books_all() {
     let provider = provider(mixed()).await;
@@ -68,10 +76,7 @@ async fn a_drain_waits_for_those_that_end_cuts_those_that_do_not_and_books_all()
     let mut kept = Client::connect(port).await;
     assert_eq!(kept.ask(&chat().with("x-request-id", "kept")).await.status(), 200);
     soon("all requests", provider.until(|seen| seen.len() == 8)).await;
-    let start = Instant::now();
-    while weir.metric("weir_in_flight", &[]).await != Some(8.0) {
-        assert!(start.elapsed() < PATIENCE);
-    }
+    in_flight(&weir, 8.0).await;
 
     let term = Instant::now();
     weir.signal(rustix::process::Signal::TERM);

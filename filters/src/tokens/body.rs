@@ -19,9 +19,10 @@ const NEAR_BYTES: usize = 96;
 /// never as text. `\u` escapes count as the character that they are, the JSON around a message
 /// about as much as a chat's own overhead does.
 ///
-/// Against o200k on the recorded requests of 200 tokens and more (text and overhead by the cookbook's
-/// rule, tools as their JSON) it lies at 1.1 to 1.6 times, at 1.9 where opaque signatures ride along;
-/// below that the JSON of the parameters weighs more. It was never more than 8 tokens too low.
+/// Against o200k on the recorded requests of 200 tokens and more (text and overhead by the
+/// cookbook's rule, tools as their JSON) it lies at 1.1 to 1.6 times, at 1.9 where opaque
+/// signatures ride along; below that the JSON of the parameters weighs more. It was never more
+/// than 8 tokens too low.
 #[must_use]
 pub fn estimate_body(body: &[u8]) -> u64 {
     let mut bill = Bill::default();
@@ -234,8 +235,8 @@ fn blanks(body: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// What stands before `url"` makes it an image's: the key is `image_url`, or its object is the value
-/// of `image_url` or `source`.
+/// What stands before `url"` makes it an image's: the key is `image_url`, or its object is the
+/// value of `image_url` or `source`.
 fn of_image(before: &[u8]) -> bool {
     let owner = memchr::memrchr(b'{', before).map_or(&[][..], |at| before[..at].trim_ascii_end());
     let owner = owner.strip_suffix(b":").unwrap_or_default().trim_ascii_end();

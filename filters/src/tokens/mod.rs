@@ -65,8 +65,8 @@ impl Encoding {
     }
 
     /// The vocabulary a model is known to use (`gpt-4o`, `o3-mini`, `gpt-4`), whatever stands
-    /// before the last `/`, as a fine-tuned model (`ft:gpt-4o:…`) or with a date behind it; `None` when
-    /// nobody says.
+    /// before the last `/`, as a fine-tuned model (`ft:gpt-4o:…`) or with a date behind it; `None`
+    /// when nobody says.
     #[must_use]
     pub fn of_model(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);

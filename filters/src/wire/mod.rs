@@ -108,7 +108,8 @@ pub struct Ask<'a> {
     pub quirks: &'a Quirks,
     /// The provider's params.
     pub params: &'a Params,
-    /// `max_tokens` for wires that require one, when the caller gave none (0: the wire's own default).
+    /// `max_tokens` for wires that require one, when the caller gave none (0: the wire's own
+    /// default).
     pub max_output: u64,
     /// The provider's base URL, which the path is appended to.
     pub base_url: &'a str,
