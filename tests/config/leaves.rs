@@ -73,6 +73,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.params.clamp.temperature", "[0.0, 2.0]"),
     ("providers.openai.quirks.stream_options", "false"),
     ("providers.openai.quirks.usage_unasked", "true"),
+    ("providers.openai.quirks.reasoning_back", "true"),
+    ("providers.openai.quirks.responses", "false"),
+    ("providers.openai.quirks.completions", "true"),
     ("providers.openai.models.gpt-4o.price.currency", r#""CNY""#),
     ("providers.openai.models.gpt-4o.price.input", "3"),
     ("providers.openai.models.gpt-4o.price.cached_input", "3"),
@@ -333,7 +336,19 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let defaults = part(&["models", "chat"], &["targets", "fallback"]).replace("[models.chat]", "");
     same(&format!("{model}{defaults}"), &model);
     same(&part(&["smart"], &["rules"]), "");
-    let examples = ["hash", "team", "user", "tags", "models", "aliases", "expires"];
+    let examples = [
+        "hash",
+        "team",
+        "user",
+        "tags",
+        "models",
+        "aliases",
+        "expires",
+        "department",
+        "limits",
+        "windows",
+        "budgets",
+    ];
     let key = "[keys.ci]\nsecret = \"env:SET\"\n";
     same(&format!("{key}{}", part(&["keys", "ci"], &examples).replace("[keys.ci]", "")), key);
 }
