@@ -299,21 +299,3 @@ fn what_a_target_lacks_keeps_it_for_the_last() {
     assert!(longer.choose(now).is_none() && longer.relax() && longer.choose(now).is_none());
     assert_eq!(longer.lack(), Some(Lack::Far(100)).min(Some(Lack::Far(10_000))));
 }
-
-/// Not a test of time on a shared machine: run it with `--release --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn choosing_among_two_hundred_targets_takes_less_than_a_microsecond() {
-    let now = Instant::now();
-    let model = bound(model(&[(3, 1); 200], |_, _| {}), now);
-    let need = Arc::<Need>::default();
-    let start = Instant::now();
-    let n = 100_000u32;
-    let sum: usize = (0..n)
-        .map(|s| {
-            Plan::new(&model, "m", &need, now, u64::from(s)).choose(now).map_or(0, |c| place(&c))
-        })
-        .sum();
-    let each = start.elapsed() / n;
-    assert!(sum > 0 && each < Duration::from_micros(1), "{each:?}");
-}
