@@ -74,7 +74,7 @@ impl Code {
             Self::NoHealthyUpstream => ("no_healthy_upstream", 503, API, true),
             Self::StoreUnavailable => ("store_unavailable", 503, API, true),
             Self::UpstreamTimeout => ("upstream_timeout", 504, "timeout_error", false),
-            Self::Overloaded => ("overloaded", 503, API, true),
+            Self::Overloaded => ("no_healthy_upstream", 503, API, true),
             Self::Internal => ("internal_error", 500, API, false),
         }
     }
