@@ -38,6 +38,8 @@ pub struct Parts {
     pub close: watch::Sender<bool>,
     pub stop: Stop,
     pub writers: Vec<Option<JoinHandle<()>>>,
+    /// Told once signals are heard: only then may anybody see us listen.
+    pub hearing: std::sync::mpsc::Sender<()>,
 }
 
 /// Runs until the process ends, and ends it.
@@ -57,6 +59,9 @@ pub fn run(parts: Parts) {
 async fn control(mut parts: Parts) -> u8 {
     let signals =
         tokio::spawn(signals(parts.gateway.clone(), parts.reloads.clone(), parts.way.clone()));
+    // The task runs to its first wait, by which the handlers are in place.
+    tokio::task::yield_now().await;
+    let _ = parts.hearing.send(()); // nobody waits only where the process is ending
     let addresses = tokio::spawn(resolver::run(parts.resolver.clone(), parts.gateway.clone()));
     if let Err(code) = announce(&mut parts).await {
         return code;

@@ -134,6 +134,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     admin::spawn(gateway.clone(), hands, admin, metrics);
     let (close, closing) = tokio::sync::watch::channel(false);
     let (server, resolver) = serve::build(&gateway, &shared, &claims);
+    let (hearing, heard) = std::sync::mpsc::channel();
     let parts = control::Parts {
         gateway,
         shared,
@@ -147,8 +148,11 @@ fn start(ready: Ready, options: Options) -> u8 {
         close,
         stop,
         writers,
+        hearing,
     };
     let _control = spawn("weir-control", move || control::run(parts));
+    // A signal that came before its handler would end the process without a drain.
+    let _ = heard.recv();
     serve::run(server, closing);
     // Pingora is done and the control thread is not: its drain is what we wait for.
     loop {
