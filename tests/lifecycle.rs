@@ -271,11 +271,14 @@ async fn log_files_are_reopened_on_a_signal() {
     let (log, old) = (weir.path().join("access.log"), weir.path().join("access.1"));
     std::fs::rename(&log, &old).unwrap();
     assert_eq!(weir.ask(&chat().key("sk-wrong")).await.status(), 401);
+    // A line follows its answer: it must be in the old file before there is a new one.
+    let lines = || std::fs::read_to_string(&old).unwrap_or_default().lines().count();
+    found("a line in the old file", || (lines() == 1).then_some(())).await;
     weir.signal(Signal::USR1);
     found("a new log file", || log.exists().then_some(())).await;
     assert_eq!(weir.ask(&chat().key("sk-wrong")).await.status(), 401);
     found("a line in it", || (weir.access().len() == 1).then_some(())).await;
-    assert_eq!(std::fs::read_to_string(old).unwrap().lines().count(), 1);
+    assert_eq!(lines(), 1);
 }
 
 #[tokio::test]
