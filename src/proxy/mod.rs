@@ -5,9 +5,11 @@
 //! caller's, `settle` judges what goes wrong, `answer` speaks for ourselves.
 
 mod answer;
+mod body;
 mod endpoint;
 mod flood;
 mod forward;
+pub mod head;
 mod intake;
 mod models;
 mod peer;
@@ -15,6 +17,7 @@ mod relay;
 pub mod resolver;
 mod session;
 mod settle;
+mod unpack;
 
 use crate::flow::{Committed, Ending, Gateway, Phase, Step, Ticket};
 use crate::meter::Outcome;
@@ -78,7 +81,7 @@ impl Proxy {
     ) -> Result<bool> {
         let (header, body, outcome, error) = match &taken {
             Taken::Local(header, body) => (header.clone(), body.clone(), Outcome::Success, None),
-            Taken::Refused(error) => {
+            Taken::Refused(error) | Taken::Last(error) => {
                 let (header, body) = answer::error(&ticket, error)?;
                 (header, body, Outcome::Refused, Some(error))
             }
@@ -87,8 +90,9 @@ impl Proxy {
         let status = header.status.as_u16();
         let ending = Ending { outcome, status, error, tap: None };
         let unread = !session.is_body_done();
-        let hopeless = status == 408 || session.req_header().headers.contains_key("expect");
-        if (unread && hopeless) || ticket.phase() > Phase::Serving {
+        let last = matches!(taken, Taken::Last(_));
+        let hopeless = last || session.req_header().headers.contains_key("expect");
+        if last || (unread && hopeless) || ticket.phase() > Phase::Serving {
             session.set_keepalive(None);
         }
         c.committed = Some(ticket.commit(ending));
@@ -205,6 +209,19 @@ impl ProxyHttp for Proxy {
 
     fn new_ctx(&self) -> Context {
         Context { arrived: Instant::now(), control: None, committed: None, head: None }
+    }
+
+    // Pingora calls this after the head and before all else, where the connection has something
+    // to say; ours has since its beginning (see `server::front`).
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        _c: &mut Context,
+        connection: Box<dyn std::any::Any + Send + Sync>,
+    ) {
+        if let Some(head) = connection.downcast_ref::<head::Head>() {
+            head.read();
+        }
     }
 
     async fn request_filter(&self, session: &mut Session, c: &mut Context) -> Result<bool> {

@@ -2,8 +2,10 @@
 //! clients that leave, and clients that do not read.
 
 mod bodies;
+mod coded;
 mod early;
 mod given_back;
+mod heads;
 mod kept;
 mod leaving;
 mod limits;
