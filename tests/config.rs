@@ -4,6 +4,7 @@ mod files;
 mod leaves;
 mod limits;
 mod money;
+mod papers;
 mod start;
 
 use std::path::Path;
@@ -117,13 +118,10 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p(&format!("[providers.ollama.models.x]\nprice = {{ input = 0, output = 0, {line} }}"))
     };
     let refused = [
-        "[server]\ntls = { listen = [] }".to_owned(),
-        "[admin]\ntls = {}".into(),
+        "[admin]\ntls = {}".to_owned(),
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
         p("health = { path = \"/\" }"),
-        p("ca = \"file:x\""),
-        p("proxy = \"http://x\""),
-        p("http2 = true"),
+        p("proxy = \"socks5://x\""),
         p("region = \"eu\""),
         p("auth = \"sigv4\""),
         p("auth = \"oauth\""),

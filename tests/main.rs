@@ -28,4 +28,6 @@ mod session;
 mod stream;
 mod tidy;
 mod timeouts;
+mod tls;
+mod upstream;
 mod vault;

@@ -4,6 +4,7 @@ mod body;
 mod heal;
 mod keys;
 mod offers;
+mod reach;
 mod waits;
 
 pub(super) use offers::rank;
@@ -12,7 +13,7 @@ use super::fault::hint;
 use super::preset::{Preset, Presets};
 use super::price::Currencies;
 use super::source::overlay;
-use super::value::{LATER, Shape, Table, Value, View, join};
+use super::value::{Shape, Table, Value, View, join};
 use super::{secret, value};
 use crate::base::ProviderId;
 use crate::route::{Auth, Base, Provider};
@@ -38,14 +39,15 @@ const PROVIDER: Shape = Shape {
         "params",
         "quirks",
         "http2",
+        "ca",
+        "proxy",
         "models",
     ],
     later: LATER_KEYS,
 };
 
 /// Provider keys of later versions.
-pub(super) const LATER_KEYS: &[&str] =
-    &["health", "ca", "proxy", "region", "project", "location", "errors"];
+pub(super) const LATER_KEYS: &[&str] = &["health", "region", "project", "location", "errors"];
 /// Wires of later versions.
 const LATER_WIRES: &[&str] = &["dashscope"];
 /// Headers that are weir's own, or would change how a message is framed.
@@ -145,10 +147,8 @@ fn provider(
     preset: Option<&Preset>,
     currencies: &Currencies,
 ) -> Option<Provider> {
-    if v.boolean("http2", false) {
-        v.fault("http2", format!("`http2 = true` is {LATER}"));
-    }
     let (wire, base) = (wire(v), base(v));
+    let (trust, through) = (reach::trust(v, base.as_ref()), reach::through(v));
     let auth = wire.and_then(|wire| auth(v, wire));
     let credentials = auth.as_ref().map(|auth| keys::credentials(v, auth, preset));
     let api_version = v.text("api_version").map(str::to_owned);
@@ -165,6 +165,9 @@ fn provider(
         id: ProviderId::from(name),
         wire: wire?,
         base: base?,
+        trust,
+        through: through.map(Arc::new),
+        http2: v.boolean("http2", false),
         auth: if credentials.is_empty() { Auth::None } else { auth? },
         credentials,
         api_version,

@@ -36,7 +36,30 @@ pub(super) fn value(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<Ze
 }
 
 fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, String> {
-    let found = if let Some(name) = text.strip_prefix("env:") {
+    let found = raw(book, at, text)?;
+    let found = found.strip_suffix('\n').map_or(&**found, |f| f.strip_suffix('\r').unwrap_or(f));
+    if found.is_empty() {
+        return Err(format!("{text} is empty"));
+    }
+    if found.chars().any(char::is_control) {
+        return Err(
+            "holds a line end or another control character, so no header can carry it".into()
+        );
+    }
+    Ok(Zeroizing::new(found.to_owned()))
+}
+
+/// A text of many lines: what a reference holds, or the file of that path.
+pub(super) fn document(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, String> {
+    if is_reference(text) {
+        return raw(book, at, text);
+    }
+    contents(book, book.folder(at.file).join(text))
+}
+
+/// What a string says or its reference holds, as it is.
+fn raw(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, String> {
+    Ok(if let Some(name) = text.strip_prefix("env:") {
         let value = (book.env)(name).map(Zeroizing::new);
         value.ok_or_else(|| format!("the environment variable {name} is not set"))?
     } else if let Some(path) = text.strip_prefix("file:") {
@@ -55,17 +78,7 @@ fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, Str
         book.sealed(name)?
     } else {
         Zeroizing::new(text.to_owned())
-    };
-    let found = found.strip_suffix('\n').map_or(&**found, |f| f.strip_suffix('\r').unwrap_or(f));
-    if found.is_empty() {
-        return Err(format!("{text} is empty"));
-    }
-    if found.chars().any(char::is_control) {
-        return Err(
-            "holds a line end or another control character, so no header can carry it".into()
-        );
-    }
-    Ok(Zeroizing::new(found.to_owned()))
+    })
 }
 
 fn contents(book: &Book<'_>, path: std::path::PathBuf) -> Result<Zeroizing<String>, String> {

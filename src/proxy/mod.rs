@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod dial;
 mod endpoint;
 mod flood;
 mod forward;
@@ -17,9 +18,10 @@ mod relay;
 pub mod resolver;
 mod session;
 mod settle;
+mod tries;
 mod unpack;
 
-use crate::flow::{Committed, Ending, Gateway, Phase, Step, Ticket};
+use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
 use crate::meter::Outcome;
 use async_trait::async_trait;
 use endpoint::Endpoint;
@@ -30,13 +32,13 @@ use pingora::protocols::Digest;
 use pingora::protocols::http::compression::ResponseCompressionCtx;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, Result};
+use pingora::{Error, Result};
 use relay::Exchange;
 use resolver::Resolver;
 use session::{Control, Downstream, REJECTED, Timer};
 use settle::Verdict;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_filters::error::{ApiError, Code};
 
 /// The gateway as Pingora runs it.
@@ -106,92 +108,6 @@ impl Proxy {
         }
         Ok(true)
     }
-
-    /// The wait before a try, watched: a client that leaves ends it, and so do the request's own
-    /// time and the end of the drain.
-    async fn wait(&self, session: &mut Session, control: &Control, wait: Duration) -> Result<()> {
-        if wait.is_zero() {
-            return Ok(());
-        }
-        let mut error = tokio::select! {
-            () = tokio::time::sleep(wait) => return Ok(()),
-            end = session.downstream_session.read_body_or_idle(true) => match end {
-                Ok(_) => Error::explain(ErrorType::ConnectionClosed, "the client left"),
-                Err(error) => error,
-            },
-        };
-        let x = &mut control.exchange();
-        // What is none of our own errors is the client's: nobody else is there.
-        if !matches!(error.etype(), ErrorType::Custom(_)) {
-            error.as_down();
-        }
-        if settle::judge(x, &error, false, Instant::now()) == Verdict::Gone {
-            error.as_down();
-        } else {
-            error.as_in();
-        }
-        error.set_retry(false);
-        Err(error)
-    }
-
-    /// Makes the next try: its request, its deadlines, its address. Where everybody is too fast
-    /// for a moment, the moment is waited for.
-    async fn try_next(
-        &self,
-        session: &mut Session,
-        control: &Control,
-        c: &mut Context,
-    ) -> Result<Box<HttpPeer>> {
-        let attempt = loop {
-            match self.make_try(control, c)? {
-                Step::Try(attempt) => break attempt,
-                Step::Wait(wait) => self.wait(session, control, wait).await?,
-            }
-        };
-        let provider = attempt.provider.clone();
-        control.exchange().begin(*attempt);
-        let found = self.resolver.address(&provider.base).await;
-        let address = match found {
-            Ok(address) => address,
-            Err(why) => {
-                let verdict = settle::unresolved(&mut control.exchange(), &why, Instant::now());
-                return rejected().map_err(|mut e: Box<Error>| {
-                    e.set_retry(verdict == Verdict::Retry);
-                    e
-                });
-            }
-        };
-        let left = control.clock.total_left(Instant::now());
-        Ok(Box::new(peer::peer(&provider, address, left, self.started.elapsed().as_secs())))
-    }
-
-    fn make_try(&self, control: &Control, c: &mut Context) -> Result<Step> {
-        let since = Instant::now();
-        let mut x = control.exchange();
-        let Some(ticket) = x.ticket() else { return rejected() };
-        if ticket.phase() == Phase::Cut {
-            settle::cut(&mut x);
-            return rejected();
-        }
-        let step = match ticket.attempt(since) {
-            Ok(step) => step,
-            Err(error) => {
-                x.refuse(error);
-                return rejected();
-            }
-        };
-        if let Step::Try(attempt) = &step {
-            let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
-            let head = forward::head(attempt, id, &intake::traceparent(trace), ticket.streams());
-            c.head = Some(head?);
-            if ticket.tries() == 0 {
-                ticket.announce();
-            }
-            control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
-        }
-        ticket.own_since(since);
-        Ok(step)
-    }
 }
 
 fn rejected<T>() -> Result<T> {
@@ -260,8 +176,6 @@ impl ProxyHttp for Proxy {
 
     async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
-        // Pingora's decompressor has phases and panics when a second try begins in the body's one.
-        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
         // Pingora keeps the state of the last reply's decompression, and dies of it at the second

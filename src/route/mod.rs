@@ -14,7 +14,7 @@ pub mod strategy;
 
 pub use need::Need;
 pub use plan::{Choice, Plan};
-pub use provider::{Auth, Base, Fault, Faults, Offer, Provider};
+pub use provider::{Auth, Base, Fault, Faults, Offer, Provider, Through, Trust};
 pub use strategy::{Affinity, Smart, Strategy};
 
 use crate::base::{Glob, ProviderId};

@@ -37,6 +37,26 @@ impl Base {
     }
 }
 
+/// Authorities whose certificates are believed, in place of the system's.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    /// In the form Pingora takes them.
+    pub roots: Arc<Box<[openssl::x509::X509]>>,
+    /// Tells one set from another.
+    pub mark: u64,
+}
+
+/// An HTTP proxy on the way to a provider; what goes through it is a tunnel (`CONNECT`).
+#[derive(Debug, Clone)]
+pub struct Through {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port; 80 where the URL has none.
+    pub port: u16,
+    /// The whole value of `proxy-authorization`.
+    pub authorization: Option<crate::base::Secret>,
+}
+
 /// Where the credential goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auth {
@@ -207,6 +227,12 @@ pub struct Provider {
     pub wire: Wire,
     /// Where it is.
     pub base: Base,
+    /// Whom its certificate must be of; `None`: anybody the system trusts.
+    pub trust: Option<Trust>,
+    /// The proxy in between.
+    pub through: Option<Arc<Through>>,
+    /// It is spoken to in HTTP/2.
+    pub http2: bool,
     /// How it is paid.
     pub auth: Auth,
     /// With what; never empty unless `auth` is `None`.

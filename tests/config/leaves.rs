@@ -1,5 +1,6 @@
 //! conf/weir.toml, key by key: each is a default that is true, and each changes what is compiled.
 
+use super::papers::placed;
 use super::{env, lines};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,9 @@ use weir::config::{self, Snapshot};
 /// legal in this version (any other is refused by name, which is tested elsewhere).
 const OTHERS: &[(&str, &str)] = &[
     ("server.listen", r#"["127.0.0.1:1"]"#),
+    ("server.tls.listen", r#"["127.0.0.1:2"]"#),
+    ("server.tls.cert", r#""tls/other.pem""#),
+    ("server.tls.key", r#""tls/same-key.pem""#),
     ("server.threads", "77"),
     ("server.max_body", r#""1MiB""#),
     ("server.max_body_bytes_open", r#""2GiB""#),
@@ -38,11 +42,13 @@ const OTHERS: &[(&str, &str)] = &[
     ("log.redact", "false"),
     ("providers.openai.preset", r#""groq""#),
     ("providers.openai.wire", r#""anthropic""#),
-    ("providers.openai.base_url", r#""http://127.0.0.1:1""#),
+    ("providers.openai.base_url", r#""https://other.example""#),
     ("providers.openai.auth", r#""api-key""#),
     ("providers.openai.api_keys", r#"["env:SET"]"#),
     ("providers.openai.api_version", r#""2025-01-01""#),
-    ("providers.openai.http2", ""),
+    ("providers.openai.http2", "true"),
+    ("providers.openai.ca", r#""file:tls/other.pem""#),
+    ("providers.openai.proxy", r#""http://other""#),
     ("providers.openai.timeouts.connect", r#""1s""#),
     ("providers.openai.timeouts.first_token", r#""1s""#),
     ("providers.openai.timeouts.idle", r#""1s""#),
@@ -169,7 +175,7 @@ fn whole() -> String {
         Some(key) if !key.starts_with(' ') => format!("{key}\n"),
         _ => format!("{line}\n"),
     };
-    text.lines().map(open).collect()
+    placed(&text.lines().map(open).collect::<String>())
 }
 
 fn load(text: &str) -> Snapshot {
@@ -295,7 +301,8 @@ fn every_key_of_the_shipped_config_changes_what_is_compiled() {
         let mut tree = whole.clone();
         make_room(&mut tree, path);
         let before = print(&load(&tree.to_string()));
-        let value = format!("x = {other}").parse::<toml::Table>().unwrap().remove("x").unwrap();
+        let value =
+            placed(&format!("x = {other}")).parse::<toml::Table>().unwrap().remove("x").unwrap();
         assert!(set(&mut tree, path, &value), "{path}");
         assert!(before != print(&load(&tree.to_string())), "{path} = {other} changes nothing");
     }
@@ -323,11 +330,11 @@ fn part(names: &[&str], without: &[&str]) -> String {
 #[test]
 fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let same = |text: &str, bare: &str| assert!(print(&load(text)) == print(&load(bare)), "{text}");
-    same(&part(&["server"], &["default_model", "listen", "limits"]), "");
+    same(&part(&["server"], &["default_model", "listen", "tls", "limits"]), "");
     same(&part(&["admin"], &["token", "metrics_listen"]), "");
     same(&part(&["store"], &[]), "");
     same(&part(&["log"], &[]), "");
-    let examples = ["api_keys", "api_version", "headers", "params", "models"];
+    let examples = ["api_keys", "api_version", "ca", "proxy", "headers", "params", "models"];
     let openai = "[providers.openai]\n";
     // Said, `reply` holds for embeddings too, whose own default is shorter.
     let said = part(&["providers", "openai"], &examples).replace("reply = \"5m\"\n", "");

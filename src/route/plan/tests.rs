@@ -54,6 +54,9 @@ fn provider(name: &str, keys: usize) -> Provider {
         params: weir_filters::wire::Params::default(),
         quirks: weir_filters::wire::Quirks::default(),
         offers: Vec::new(),
+        trust: None,
+        through: None,
+        http2: false,
         live: OnceLock::new(),
     }
 }
