@@ -6,6 +6,7 @@ mod coded;
 mod early;
 mod given_back;
 mod heads;
+mod idle;
 mod kept;
 mod leaving;
 mod limits;
