@@ -50,6 +50,14 @@ fn check(text: &str, fault: &str) {
     assert!(found.contains(fault) && found.lines().count() == 1, "{text}\n{found}\nwanted {fault}");
 }
 
+/// A credential that is sent as it is.
+fn bare(credential: &weir::base::Credential) -> String {
+    match &credential.proof {
+        weir::base::Proof::Bare(secret) => secret.expose().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A provider without a preset, named `p`, with one priced model `m`.
 const P: &str = r#"
 [providers.p]
@@ -124,9 +132,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p("ca = \"file:x\""),
         p("proxy = \"http://x\""),
         p("http2 = true"),
-        p("region = \"eu\""),
-        p("auth = \"sigv4\""),
-        p("auth = \"oauth\""),
         p("api_keys = [{ value = \"env:SET\", limits = { rpm = 1 } }]"),
         price("batch = 0.5"),
         price("input_audio = 1.0"),

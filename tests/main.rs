@@ -11,6 +11,7 @@ mod chat;
 mod clients;
 mod config;
 mod crash;
+mod credentials;
 mod demo;
 mod dialects;
 mod errors;

@@ -10,6 +10,7 @@ mod flood;
 mod forward;
 mod intake;
 mod models;
+pub mod outbound;
 mod peer;
 mod relay;
 pub mod resolver;

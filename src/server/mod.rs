@@ -14,6 +14,7 @@ mod redis;
 mod reload;
 mod serve;
 mod store;
+mod tokens;
 
 pub use listen::{Claim, Unavailable};
 pub use reload::Source;
@@ -119,6 +120,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let writers = writers(&gateway, ledger, &stop);
     let reloads = reload::spawn(gateway.clone(), options.source, logger);
     let _store = store::spawn(gateway.clone(), reloads.clone(), stop.clone());
+    tokens::spawn(&gateway);
     let (way, leaving) = leave::way();
     let hands = admin::Hands {
         reload: Box::new({

@@ -1,6 +1,6 @@
 //! Several files: includes, presets of one's own, secrets in files, and noticing their changes.
 
-use super::{env, lines};
+use super::{bare, env, lines};
 use std::fs;
 use std::path::Path;
 use weir::config::{self, Loaded, Watch};
@@ -139,7 +139,7 @@ max_output = 10
     let dir = folder(&[("weir.toml", main), ("presets/house.toml", house)]);
     let routes = sound(dir.path()).snapshot.routes;
     let x = &routes.providers[&"x".into()];
-    assert_eq!(x.credentials[0].secret.expose(), "value-of-SET");
+    assert_eq!(bare(&x.credentials[0]), "value-of-SET");
     let big = x.offer("big").unwrap();
     assert_eq!((big.context, big.max_output), (Some(1000), Some(10)), "laid over key by key");
     assert_eq!(big.price.as_ref().unwrap().source, "us 2026-11-30");

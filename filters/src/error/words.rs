@@ -22,10 +22,6 @@ pub(super) struct Words {
     pub status: Option<u16>,
     /// google.rpc.RetryInfo, or `retry_after` beside the message.
     pub wait: Option<Duration>,
-    /// Baidu Qianfan v1: `error_code`.
-    business: Option<i64>,
-    /// `{"error":{code,message}}` with nothing else, as Zhipu sends it.
-    plain: bool,
     /// Message, code and type in lower case.
     said: String,
     /// The whole body in lower case.
@@ -78,25 +74,6 @@ impl Words {
         &self.said
     }
 
-    /// Zhipu's business code (docs.bigmodel.cn, error codes): four digits in an object of code and
-    /// message alone. Mistral's look alike but stand beside a type.
-    pub(super) fn zhipu(&self) -> Option<&str> {
-        let digits = self.code.len() == 4 && self.code.bytes().all(|b| b.is_ascii_digit());
-        (self.plain && digits).then_some(self.code.as_str())
-    }
-
-    /// The status that Qianfan v1's number means; it is always sent with a 200.
-    pub(super) fn business_status(&self) -> Option<u16> {
-        Some(match self.business? {
-            4 | 18 | 336_501 | 336_502 => 429,
-            17 | 19 => 402,
-            110 | 111 => 401,
-            336_100 => 503,
-            336_001..=336_007 => 400,
-            _ => 500,
-        })
-    }
-
     fn of(whole: &Map<String, Value>) -> Self {
         // Responses: {"type":"response.failed","response":{"error":{…}}}
         let whole = match whole.get("response") {
@@ -122,9 +99,6 @@ impl Words {
             param: text("param").map(str::to_owned),
             status: own_status(inner),
             wait: retry_info(inner),
-            business: whole.get("error_code").and_then(integer),
-            plain: !std::ptr::eq(inner, whole)
-                && inner.keys().all(|key| key == "code" || key == "message"),
             ..Self::default()
         }
     }
