@@ -20,6 +20,8 @@ pub mod openai;
 pub mod qianfan;
 mod scribe;
 
+pub(crate) use edit::segment;
+
 /// A provider protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wire {
