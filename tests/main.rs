@@ -14,6 +14,7 @@ mod crash;
 mod credentials;
 mod demo;
 mod dialects;
+mod embeddings;
 mod errors;
 mod failover;
 mod hazards;

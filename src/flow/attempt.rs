@@ -118,7 +118,7 @@ impl Ticket {
             base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
-        let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
+        let (mut outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
         if admission.plan.model().strict
             && let Some(field) = outgoing.dropped.first()
         {
@@ -138,6 +138,9 @@ impl Ticket {
         };
         let price = offer.and_then(|o| o.price.clone()).or_else(|| self.default_price());
         self.record.dropped = outgoing.dropped.clone();
+        if !memo.parts().is_empty() || self.parts.is_begun() {
+            self.portion(&mut outgoing, memo.parts(), (&provider.id, &choice.model));
+        }
         self.running = Some(Running {
             provider: provider.clone(),
             model: choice.model.clone(),

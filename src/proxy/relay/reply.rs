@@ -271,6 +271,16 @@ impl Exchange {
         };
         #[cfg(debug_assertions)]
         failpoint::pass(failpoint::Point::PanicInFilter);
+        if ticket.has_more_parts() {
+            return match ticket.part(body, batch.now) {
+                Ok(next) => {
+                    self.next = Some(next);
+                    Error::e_explain(REJECTED, "a part of the answer")
+                }
+                Err(failure) => self.fail(Fault::Invalid, &failure, batch),
+            };
+        }
+        let body = ticket.joined(body);
         let Reading { api, wire, memo, context } = reading;
         match api.whole(wire, &memo, body, context) {
             Ok(mut whole) => {

@@ -4,6 +4,7 @@ use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw};
 use crate::error::{ApiError, Code};
 use crate::peek::{OWN, Peek};
 use crate::wire::{Ask, Outgoing, Wire, gemini, segment};
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -14,14 +15,23 @@ const COHERE_INPUTS_MAX: usize = 96;
 /// The same of Vertex (cloud.google.com, text embeddings API), whose Gemini models take one alone.
 const VERTEX_INPUTS_MAX: usize = 250;
 
+/// The same of OpenAI (API reference, embeddings), for wires without a bound of their own.
+const OPENAI_INPUTS_MAX: usize = 2_048;
+/// Calls that one request may become: each waits for the one before.
+const PARTS_MAX: usize = 256;
+
 /// Vectors, and the prompt's tokens where the provider told them.
 pub(super) struct Vectors<'a> {
     pub vectors: Vec<&'a RawValue>,
     pub prompt: Option<u64>,
 }
 
-/// The request for one try; `None` where the wire has no embeddings.
-pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, ApiError> {
+/// The request for one try, and the bodies that follow its own where a model takes fewer texts at
+/// once; `None` where the wire has no embeddings.
+pub(super) fn request(
+    wire: Wire,
+    ask: &Ask<'_>,
+) -> Result<Option<(Outgoing, Vec<Bytes>)>, ApiError> {
     let mut dropped = Vec::new();
     let inputs = inputs(ask.peek)?;
     let dimensions = ask.peek.find("dimensions").map(|member| ask.peek.value(member));
@@ -33,11 +43,6 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, Api
             dropped.push(name.to_owned());
         }
     }
-    let most = inputs_max(wire, ask.model);
-    if inputs.len() > most {
-        let why = format!("`input`: this model takes {most} texts at most in one request");
-        return Err(ApiError::new(Code::InvalidRequest, why).param("input"));
-    }
     // Cohere's models must be told what a text is for; documents are what callers that do not say
     // have mostly.
     let kind = ask.peek.find("input_type").map(|member| ask.peek.value(member));
@@ -45,12 +50,37 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, Api
     if cohere_at(wire, ask.model) {
         dropped.retain(|name| name != "input_type");
     }
+    let most = inputs_max(wire, ask.model);
+    if inputs.len().div_ceil(most) > PARTS_MAX {
+        let why = format!("`input`: this model takes {} texts at most", most * PARTS_MAX);
+        return Err(ApiError::new(Code::InvalidRequest, why).param("input"));
+    }
+    let mut bodies = Vec::new();
+    let mut way = String::new();
+    for inputs in inputs.chunks(most) {
+        let Some((path, body)) = one(wire, ask, inputs, (kind, dimensions)) else {
+            return Ok(None);
+        };
+        bodies.push(Bytes::from(body));
+        way = path;
+    }
+    let body = bodies.remove(0).into();
+    Ok(Some((Outgoing { path: way, body, dropped, ..Outgoing::default() }, bodies)))
+}
+
+/// Path and body of one call. `kind` and `dimensions` as the caller wrote them.
+fn one(
+    wire: Wire,
+    ask: &Ask<'_>,
+    inputs: &[&RawValue],
+    (kind, dimensions): (Option<&str>, Option<&str>),
+) -> Option<(String, Vec<u8>)> {
     let mut body = b"{".to_vec();
     let path = match wire {
         Wire::Gemini => {
             put_name(&mut body, "requests");
             body.push(b'[');
-            for input in &inputs {
+            for input in inputs {
                 put_gemini(&mut body, ask.model, input, dimensions);
             }
             body.push(b']');
@@ -59,7 +89,7 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, Api
         Wire::Vertex => {
             put_name(&mut body, "instances");
             body.push(b'[');
-            for input in &inputs {
+            for input in inputs {
                 put_comma(&mut body);
                 body.extend_from_slice(br#"{"content":"#);
                 body.extend_from_slice(input.get().as_bytes());
@@ -77,7 +107,7 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, Api
         }
         Wire::Ollama => {
             put_member(&mut body, "model", ask.model);
-            put_texts(&mut body, "input", &inputs);
+            put_texts(&mut body, "input", inputs);
             if let Some(dimensions) = dimensions {
                 put_raw(&mut body, "dimensions", dimensions);
             }
@@ -85,11 +115,11 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, Api
         }
         Wire::Cohere => {
             put_member(&mut body, "model", ask.model);
-            put_cohere(&mut body, &inputs, kind, dimensions);
+            put_cohere(&mut body, inputs, kind, dimensions);
             "/embed".to_owned()
         }
         Wire::Bedrock if cohere_at(wire, ask.model) => {
-            put_cohere(&mut body, &inputs, kind, dimensions);
+            put_cohere(&mut body, inputs, kind, dimensions);
             format!("/model/{}/invoke", segment(ask.model))
         }
         Wire::Bedrock => {
@@ -99,11 +129,10 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, Api
             }
             format!("/model/{}/invoke", segment(ask.model))
         }
-        _ => return Ok(None),
+        _ => return None,
     };
     body.push(b'}');
-    let body = bytes::Bytes::from(body).into();
-    Ok(Some(Outgoing { path, body, dropped, ..Outgoing::default() }))
+    Some((path, body))
 }
 
 /// Texts that a model takes in one call.
@@ -115,7 +144,7 @@ fn inputs_max(wire: Wire, model: &str) -> usize {
         _ if cohere_at(wire, model) => COHERE_INPUTS_MAX,
         // Titan's, and others' that answer as it does.
         Wire::Bedrock => 1,
-        _ => usize::MAX,
+        _ => OPENAI_INPUTS_MAX,
     }
 }
 
