@@ -80,14 +80,16 @@ impl Words {
             Some(Value::Object(inner)) if inner.contains_key("error") => inner,
             _ => whole,
         };
-        let inner = match whole.get("error") {
-            Some(Value::Object(inner)) => inner,
+        let inner = match (whole.get("error"), whole.get("base_resp")) {
+            (Some(Value::Object(inner)), _) => inner,
+            // MiniMax: {"choices":null,"base_resp":{"status_code":1008,"status_msg":"…"}}
+            (None, Some(Value::Object(inner))) => inner,
             _ => whole,
         };
         let text = |key: &str| inner.get(key).and_then(Value::as_str);
         Self {
             message: message(inner, whole),
-            code: ["code", "error_code"]
+            code: ["code", "error_code", "status_code"]
                 .into_iter()
                 .find_map(|key| inner.get(key).and_then(scalar))
                 .unwrap_or_default(),
@@ -123,7 +125,7 @@ fn object(text: &str) -> Option<Map<String, Value>> {
 
 /// The words for people, wherever they stand.
 fn message(inner: &Map<String, Value>, whole: &Map<String, Value>) -> String {
-    let keys = ["message", "error", "error_msg", "msg", "detail", "errorMessage"];
+    let keys = ["message", "error", "error_msg", "status_msg", "msg", "detail", "errorMessage"];
     keys.into_iter()
         .find_map(|key| inner.get(key).and_then(told))
         .or_else(|| keys.into_iter().find_map(|key| whole.get(key).and_then(told)))
