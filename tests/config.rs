@@ -4,6 +4,7 @@ mod files;
 mod leaves;
 mod limits;
 mod money;
+mod parts;
 mod start;
 
 use std::path::Path;
