@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_refused_token_is_fetched_anew_and_a_second_one_within_a_minute_is_not() {
         let (lease, now) = (lease(), Instant::now());
-        lease.granted(Secret::new("one"), Some(3_600 * SECOND), now);
+        lease.granted(Secret::new("planted"), Some(3_600 * SECOND), now);
         assert!(lease.refused(now) && lease.refused(now), "two requests with one token");
         assert_eq!(lease.token(now), Err(Lack::Soon));
         assert!(lease.begin(now), "at once");
@@ -265,6 +265,6 @@ mod tests {
         assert!(!lease.refused(now + 59 * SECOND));
         assert_eq!(lease.token(now + 59 * SECOND).unwrap().expose(), "two");
         assert!(lease.refused(now + 60 * SECOND));
-        assert!(!format!("{lease:?}").contains("one"));
+        assert!(!format!("{lease:?}").contains("planted"));
     }
 }
