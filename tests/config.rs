@@ -5,6 +5,7 @@ mod leaves;
 mod limits;
 mod money;
 mod papers;
+mod parts;
 mod start;
 
 use std::path::Path;
@@ -49,6 +50,14 @@ fn faults(text: &str) -> String {
 fn check(text: &str, fault: &str) {
     let found = faults(text);
     assert!(found.contains(fault) && found.lines().count() == 1, "{text}\n{found}\nwanted {fault}");
+}
+
+/// A credential that is sent as it is.
+fn bare(credential: &weir::base::Credential) -> String {
+    match &credential.proof {
+        weir::base::Proof::Bare(secret) => secret.expose().to_owned(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A provider without a preset, named `p`, with one priced model `m`.
@@ -122,9 +131,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
         p("health = { path = \"/\" }"),
         p("proxy = \"socks5://x\""),
-        p("region = \"eu\""),
-        p("auth = \"sigv4\""),
-        p("auth = \"oauth\""),
         p("api_keys = [{ value = \"env:SET\", limits = { rpm = 1 } }]"),
         price("batch = 0.5"),
         price("input_audio = 1.0"),

@@ -2,6 +2,7 @@
 //! and h2c.
 
 mod input;
+mod presets;
 mod secrets;
 
 use crate::harness::*;

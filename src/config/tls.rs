@@ -78,7 +78,7 @@ pub(super) fn trust(v: &View<'_>) -> Option<Trust> {
 
 fn document(v: &View<'_>, key: &str) -> Option<zeroize::Zeroizing<String>> {
     let text = v.text(key)?;
-    secret::document(v.book, v.place(key), text).map_err(|why| v.fault(key, why)).ok()
+    secret::paper(v.book, v.place(key), text).map_err(|why| v.fault(key, why)).ok()
 }
 
 fn certificates(v: &View<'_>, key: &str, text: &str) -> Option<Vec<X509>> {

@@ -1,7 +1,7 @@
 //! One try: the next target, its credential and its request; and what follows when it fails.
 
 use super::ticket::{Running, Ticket};
-use crate::base::Credential;
+use crate::base::{Credential, Proof, Secret};
 use crate::config::Unpriced;
 use crate::meter::Attempt as Tried;
 use crate::route::breaker::Outcome;
@@ -23,6 +23,8 @@ pub struct Attempt {
     pub provider: Arc<Provider>,
     /// With what.
     pub credential: Option<Arc<Credential>>,
+    /// What it shows of it, where that is no signature.
+    pub token: Option<Secret>,
     /// The request.
     pub outgoing: Outgoing,
     /// For the reply's filter.
@@ -36,7 +38,8 @@ pub struct Attempt {
 pub enum Step {
     /// It is made.
     Try(Box<Attempt>),
-    /// Everybody is too fast, and one of them not for long: after this wait it is asked for again.
+    /// Everybody is too fast or without a token, and one of them not for long: after this wait it
+    /// is asked for again.
     Wait(Duration),
 }
 
@@ -51,6 +54,9 @@ impl Ticket {
             let Some(admission) = self.admission.as_mut() else {
                 return Err(ApiError::new(Code::Internal, "a try without an admission"));
             };
+            if let Some(wait) = admission.plan.awaits_token(now) {
+                return Ok(Step::Wait(wait));
+            }
             let Some(choice) = admission.plan.choose(now) else {
                 if admission.plan.force(now) || self.fall_back(now) || self.relax() {
                     continue;
@@ -96,6 +102,12 @@ impl Ticket {
             }
             Err(_) => return Ok(None),
         };
+        let token = match key.credential.as_ref().map(|c| c.proof.show(now)) {
+            None => None,
+            Some(Ok(token)) => token,
+            // It ended between the two looks.
+            Some(Err(_)) => return Ok(None),
+        };
         let offer = provider.offer(&choice.model);
         let ask = Ask {
             peek: &admission.peek,
@@ -106,7 +118,7 @@ impl Ticket {
             base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
-        let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
+        let (mut outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
         if admission.plan.model().strict
             && let Some(field) = outgoing.dropped.first()
         {
@@ -126,6 +138,9 @@ impl Ticket {
         };
         let price = offer.and_then(|o| o.price.clone()).or_else(|| self.default_price());
         self.record.dropped = outgoing.dropped.clone();
+        if !memo.parts().is_empty() || self.parts.is_begun() {
+            self.portion(&mut outgoing, memo.parts(), (&provider.id, &choice.model));
+        }
         self.running = Some(Running {
             provider: provider.clone(),
             model: choice.model.clone(),
@@ -137,7 +152,8 @@ impl Ticket {
             status: 0,
             sent: false,
         });
-        Ok(Some(Attempt { provider, credential: key.credential, outgoing, context, memo }))
+        let credential = key.credential;
+        Ok(Some(Attempt { provider, credential, token, outgoing, context, memo }))
     }
 
     /// The running try is connected: from here on the provider may have seen it.
@@ -191,6 +207,9 @@ impl Ticket {
             let counts = bad && (pass.is_probe() || admission.plan.first_bad());
             pass.settle(if counts { Outcome::Bad } else { Outcome::Neutral }, now);
         }
+        if failure.class == Class::Auth && running.renews(now) && admission.plan.renew(now) {
+            return Next::Again(Duration::ZERO);
+        }
         let rests = rest(&running, failure, now);
         if final_class(failure.class) {
             return if self.goes_longer(failure.class) { Next::Other } else { Next::Stop };
@@ -234,6 +253,16 @@ impl Ticket {
         match &self.snapshot.server.unpriced {
             Unpriced::Price(price) => Some(price.clone()),
             Unpriced::Warn | Unpriced::Refuse => None,
+        }
+    }
+}
+
+impl Running {
+    /// The provider has refused its token, and another one is fetched.
+    fn renews(&self, now: Instant) -> bool {
+        match self.credential.as_ref().map(|credential| &credential.proof) {
+            Some(Proof::Lease(lease)) => lease.refused(now),
+            _ => false,
         }
     }
 }

@@ -12,6 +12,7 @@ use weir_filters::error::{ApiError, Code};
 struct Blocked {
     open: Option<Duration>,
     rate: Option<Duration>,
+    token: Option<Duration>,
     dead: Option<Why>,
 }
 
@@ -76,11 +77,18 @@ impl Blocked {
             Block::Resting(rest) if rest.is_rate() => {
                 self.rate = sooner(self.rate, rest.until.saturating_duration_since(now));
             }
+            Block::Resting(rest) if rest.why == Why::Token => {
+                self.token = sooner(self.token, rest.until.saturating_duration_since(now));
+            }
             Block::Resting(rest) => self.dead = Some(rest.why),
         }
     }
 
     fn error(&self) -> ApiError {
+        if let (Some(_), None, None) = (self.token, self.open, self.rate) {
+            let why = "the gateway has no token of the provider yet";
+            return ApiError::new(Code::NoHealthyUpstream, why).after(SOON);
+        }
         match (self.open, self.rate, self.dead) {
             (Some(open), rate, _) => {
                 let why = "no provider of this model is healthy now (breakers are open)";

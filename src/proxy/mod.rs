@@ -13,6 +13,7 @@ mod forward;
 pub mod head;
 mod intake;
 mod models;
+pub mod outbound;
 mod peer;
 mod relay;
 pub mod resolver;

@@ -174,6 +174,7 @@ fn failure(class: Class, message: &str, code: Option<&str>) -> Failure {
         status: 0,
         message: message.into(),
         code: code.map(str::to_owned),
+        kind: None,
         param: None,
         retry_after: None,
     }

@@ -5,7 +5,7 @@ use super::budget::Budget;
 use super::latency::Latency;
 use super::rest::{Rest, Rests, Why};
 use super::{Provider, Table};
-use crate::base::{Credential, ProviderId};
+use crate::base::{Credential, Lack, ProviderId};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -250,12 +250,13 @@ impl ProviderLive {
         let rests =
             used.filter_map(|(i, _)| self.rest(target, i, now)).chain(target.rates.of(0, now));
         let soon = Rest { until: now, why: Why::Rate, named: false };
-        rests.min_by_key(|rest| (rest.why > Why::Rate, rest.until)).unwrap_or(soon)
+        rests.min_by_key(|rest| (!rest.heals(), rest.until)).unwrap_or(soon)
     }
 
     fn rest(&self, target: &TargetLive, i: usize, now: Instant) -> Option<Rest> {
         let Some(live) = self.credentials.get(i) else { return target.rates.of(0, now) };
-        live.rests.of(0, now).or_else(|| target.rates.of(live.id, now))
+        let lack = || live.credential.proof.lack(now).map(|lack| tokenless(lack, now));
+        live.rests.of(0, now).or_else(|| target.rates.of(live.id, now)).or_else(lack)
     }
 
     /// A credential rests from now on (0: the place of none). True where that is news.
@@ -274,7 +275,9 @@ impl ProviderLive {
     /// Why not.
     pub fn check(&self, target: &TargetLive, rule: &Rule, now: Instant) -> Result<(), Block> {
         target.check(rule, now).map_err(Block::Open)?;
-        if target.rates.is_empty() && self.credentials.iter().all(|c| c.rests.is_empty()) {
+        let awake =
+            |c: &Arc<CredentialLive>| c.rests.is_empty() && c.credential.proof.lack(now).is_none();
+        if target.rates.is_empty() && self.credentials.iter().all(awake) {
             return Ok(());
         }
         let all = self.credentials.len().max(1);
@@ -300,7 +303,8 @@ impl ProviderLive {
                 let models = self.models.read();
                 models.values().find_map(|target| target.rates.of(live.id, now))
             };
-            let rest = live.rests.of(0, now).or_else(rate);
+            let lack = || live.credential.proof.lack(now).map(|lack| tokenless(lack, now));
+            let rest = live.rests.of(0, now).or_else(rate).or_else(lack);
             tell(&live.credential.name, rest.map(|rest| rest.why));
         }
     }
@@ -354,14 +358,25 @@ impl ProviderLive {
         }
         let fresh = Self::new(provider, now);
         let known = |live: &Arc<CredentialLive>| {
-            let secret = &live.credential.secret;
-            let old = self.credentials.iter().find(|old| old.credential.secret == *secret);
+            let proof = &live.credential.proof;
+            let old = self.credentials.iter().find(|old| old.credential.proof == *proof);
             old.filter(|old| old.credential == live.credential).unwrap_or(live).clone()
         };
         let credentials = fresh.credentials.iter().map(known).collect();
         let models = RwLock::new(self.models.read().clone());
         let (id, budget) = (self.id.clone(), self.budget.clone());
         Arc::new(Self { id, credentials, turns: fresh.turns, budget, models })
+    }
+}
+
+/// A token that is asked for comes within this, mostly.
+const EXCHANGE: Duration = Duration::from_millis(300);
+
+/// The rest of a credential without a token.
+fn tokenless(lack: Lack, now: Instant) -> Rest {
+    match lack {
+        Lack::Soon => Rest { until: now + EXCHANGE, why: Why::Token, named: true },
+        Lack::Denied(until) => Rest { until, why: Why::Auth, named: true },
     }
 }
 

@@ -3,39 +3,14 @@
 use super::breaker::Rule;
 use super::live::ProviderLive;
 use super::rest::Cooldown;
+pub use crate::base::Base;
 use crate::base::{Glob, ProviderId};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use weir_filters::error::ErrorMap;
 use weir_filters::tokens::Encoding;
 use weir_filters::usage::Price;
 use weir_filters::wire::{Params, Quirks, Wire};
-
-/// `base_url`, taken apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Base {
-    /// `https`.
-    pub tls: bool,
-    /// Host name or address, without brackets.
-    pub host: String,
-    /// Port; 443 or 80 where the URL has none.
-    pub port: u16,
-    /// Path without a trailing slash: `/v1`, or empty.
-    pub path: String,
-}
-
-impl Base {
-    /// The `Host` header: with the port where it is not the scheme's own, IPv6 in brackets.
-    #[must_use]
-    pub fn authority(&self) -> String {
-        let host =
-            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == if self.tls { 443 } else { 80 } {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
-    }
-}
 
 /// Authorities whose certificates are believed, in place of the system's.
 #[derive(Debug, Clone)]
@@ -257,6 +232,8 @@ pub struct Provider {
     pub params: Params,
     /// Deviations of its wire.
     pub quirks: Quirks,
+    /// Its own words for failures.
+    pub errors: ErrorMap,
     /// What it offers: exact names first, then patterns, the longest first.
     pub offers: Vec<Offer>,
     /// What is known of it; set when a gateway adopts its table.

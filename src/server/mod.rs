@@ -15,6 +15,7 @@ mod reload;
 mod serve;
 mod store;
 mod tls;
+mod tokens;
 
 pub use listen::{Claim, Unavailable};
 pub use reload::Source;
@@ -122,6 +123,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let writers = writers(&gateway, ledger, &stop);
     let reloads = reload::spawn(gateway.clone(), options.source, logger);
     let _store = store::spawn(gateway.clone(), reloads.clone(), stop.clone());
+    tokens::spawn(&gateway);
     let (way, leaving) = leave::way();
     let hands = admin::Hands {
         reload: Box::new({

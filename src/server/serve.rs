@@ -17,9 +17,9 @@ use tokio::sync::watch;
 
 /// Pingora's default of 64 KiB is most of what an idle stream weighs; 8 KiB hold any usual head.
 const READ_BUFFER: usize = 8 << 10;
-/// Pingora counts every turn of its loop, dead pooled connections too; the plan of a request has
-/// its own, smaller bounds.
-const LOOP_TURNS_MAX: usize = 64;
+/// Pingora counts every turn of its loop, dead pooled connections and the parts of a request too;
+/// the plan of a request has its own, smaller bounds.
+const LOOP_TURNS_MAX: usize = 320;
 /// How much later than our own drain Pingora's net ends the process.
 const NET_SECONDS: u64 = 10;
 /// A client that vanished without a word is found after a minute and a half.

@@ -1,7 +1,7 @@
 //! conf/weir.toml, key by key: each is a default that is true, and each changes what is compiled.
 
 use super::papers::placed;
-use super::{env, lines};
+use super::{bare, env, lines};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir::config::{self, Snapshot};
@@ -82,6 +82,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.quirks.reasoning_back", "true"),
     ("providers.openai.quirks.responses", "false"),
     ("providers.openai.quirks.completions", "true"),
+    ("providers.openai.errors.insufficient_quota", r#""auth""#),
     ("providers.openai.models.gpt-4o.price.currency", r#""CNY""#),
     ("providers.openai.models.gpt-4o.price.input", "3"),
     ("providers.openai.models.gpt-4o.price.cached_input", "3"),
@@ -189,7 +190,7 @@ fn print(s: &Snapshot) -> String {
     let mut text =
         format!("{:?}{:?}{token:?}{:?}{:?}{:?}", s.server, s.admin, s.store, s.log, s.routes);
     for provider in s.routes.providers.values() {
-        text.extend(provider.credentials.iter().map(|c| format!("{c:?}{}", c.secret.expose())));
+        text.extend(provider.credentials.iter().map(|c| format!("{c:?}{}", bare(c))));
     }
     let keys: BTreeMap<_, _> =
         s.keys.0.iter().map(|(hash, key)| (key.id.clone(), (hash, key))).collect();
@@ -334,7 +335,7 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     same(&part(&["admin"], &["token", "metrics_listen"]), "");
     same(&part(&["store"], &[]), "");
     same(&part(&["log"], &[]), "");
-    let examples = ["api_keys", "api_version", "ca", "proxy", "headers", "params", "models"];
+    let examples = ["api_keys", "api_version", "ca", "proxy", "headers", "params", "errors", "models"];
     let openai = "[providers.openai]\n";
     // Said, `reply` holds for embeddings too, whose own default is shorter.
     let said = part(&["providers", "openai"], &examples).replace("reply = \"5m\"\n", "");
