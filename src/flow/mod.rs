@@ -3,6 +3,8 @@
 pub mod admit;
 pub mod attempt;
 pub mod budget;
+mod cap;
+mod doubt;
 pub mod drain;
 #[cfg(debug_assertions)]
 pub mod failpoint;
