@@ -22,6 +22,7 @@ fn env(name: &str) -> Option<String> {
         "SET",
     ];
     match name {
+        "ALERT_URL" => Some("https://hooks.example/in".into()),
         "EMPTY" => Some(String::new()),
         "LINES" => Some("one\ntwo".into()),
         name => set.contains(&name).then(|| format!("value-of-{name}")),
@@ -137,7 +138,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         m("hedge = { after = \"2s\" }"),
         m("cache = { exact = \"on\" }"),
         k("max_budget_tier = \"low\""),
-        "[alerts]\nwebhook = \"env:SET\"".into(),
         "[key_defaults]\nmodels = [\"*\"]".into(),
         "[user_defaults]\nmax_budget_tier = \"low\"".into(),
         "[users.u]\nmodels = [\"*\"]".into(),

@@ -6,6 +6,7 @@
 mod harness;
 
 mod admin;
+mod alerts;
 mod budgets;
 mod chat;
 mod clients;

@@ -1,5 +1,6 @@
 //! `limits`, `windows` and `budgets` of every owner, and what fills them where an owner is silent.
 
+use super::alerts::ALERTS;
 use super::fault::hint;
 use super::models;
 use super::units;
@@ -59,7 +60,6 @@ const DEFAULTS: Shape = Shape {
     known: &["limits", "windows", "budgets"],
     later: &["models", "aliases", "tags", "expires", "end_users", "max_budget_tier", "penalty"],
 };
-const ALERTS: Shape = Shape { known: &["time_zone"], later: &["webhook"] };
 
 /// Larger amounts are typing errors; Redis' numbers are exact far beyond.
 const AMOUNT_MAX: u64 = 1_000_000_000_000;

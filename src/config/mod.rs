@@ -3,6 +3,7 @@
 //! [`source`] reads files into one tree of values with their places, [`value`] looks at tables
 //! through shapes that list their keys, and one file for each kind of table compiles it.
 
+mod alerts;
 mod check;
 mod diff;
 mod fault;
@@ -26,6 +27,7 @@ mod vault;
 pub mod watch;
 mod zero;
 
+pub use alerts::Webhook;
 pub use check::{check, check_diff, check_preset, init, init_with};
 pub use diff::{diff, needs_restart};
 pub use flood::Net;
@@ -165,6 +167,8 @@ pub struct Snapshot {
     pub rules: Rules,
     /// `[redis]`, where all nodes count together.
     pub redis: Option<Redis>,
+    /// Whom alerts are posted to.
+    pub webhook: Option<Webhook>,
 }
 
 /// A place in a file, and what is wrong there.
@@ -288,6 +292,7 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let (keys, owners) = keys::keys(&root, &routes);
     let rules = limits::rules(&root, &routes, &keys);
     let redis = redis::redis(&root);
+    let webhook = alerts::webhook(&root);
     let flood = flood::flood(&root);
     models::default_model(&root, &server, &routes);
     let contents = book.contents();
@@ -305,6 +310,7 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
             routes,
             rules,
             redis,
+            webhook,
         };
         Ok(Loaded {
             snapshot,

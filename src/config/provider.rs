@@ -12,7 +12,8 @@ mod waits;
 
 pub(super) use offers::rank;
 pub(super) use place::NAMES as PLACES;
-use place::{base, parse_base, place};
+pub(super) use place::parse_base;
+use place::{base, place};
 
 use super::fault::hint;
 use super::preset::{Preset, Presets};

@@ -5,8 +5,8 @@ use super::ticket::{Degraded, Ticket};
 use crate::access::Key;
 use crate::config::Unpriced;
 use crate::limit::{
-    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Rules, Scope,
-    Tightest, Used, Why, learned,
+    Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Rules, Scope, Tightest,
+    Used, Why, learned,
 };
 use crate::meter::Outcome;
 use crate::route::Model;
@@ -191,7 +191,7 @@ impl Ticket {
             money: measured.cost.map_or(0, |c| c.0),
         };
         for alert in reservation.settle(&used, Now::read()) {
-            tell(&self.gateway.metrics, &alert);
+            self.gateway.alert(&alert);
         }
     }
 
@@ -226,19 +226,6 @@ impl Ticket {
         let held = self.taken.reservation.as_ref();
         held.map_or(0, |r| r.reserved_tokens(&self.taken.ask))
     }
-}
-
-/// One metric and one line for a budget that has reached its threshold.
-pub fn tell(metrics: &crate::observe::Metrics, alert: &Alert) {
-    let rule = &alert.rule;
-    let (scope, name) = (rule.owner.scope.as_str(), &*rule.owner.name);
-    let threshold = f64::from(rule.alert.unwrap_or_default()) / 1e6;
-    let per = rule.per().unwrap_or_default();
-    metrics.limits.alerted([scope, name, per, &threshold.to_string()]);
-    let measure = rule.measure().unwrap_or(Measure::Money);
-    let (used, amount) = (measure.show(alert.used), measure.show(rule.capacity()));
-    log::warn!(scope, name, per, threshold, used = used.as_str(), amount = amount.as_str();
-        "budget_alert");
 }
 
 /// A refusal in the caller's words.

@@ -1,6 +1,7 @@
 //! A request's life without HTTP: admit, attempt, finish.
 
 pub mod admit;
+pub mod alerts;
 pub mod attempt;
 pub mod budget;
 mod cap;
@@ -59,6 +60,8 @@ pub struct Gateway {
     pub limits: Arc<Limits>,
     /// Keys of the store.
     pub keys: minted::StoreKeys,
+    /// What the webhook is to be told.
+    pub alerts: alerts::Alerts,
     /// Requests between their head and their event.
     in_flight: AtomicUsize,
 }
@@ -80,6 +83,7 @@ impl Gateway {
             registry,
             limits: Limits::new(now),
             keys: minted::StoreKeys::default(),
+            alerts: alerts::Alerts::default(),
             in_flight: AtomicUsize::new(0),
         });
         gauges::watch(&gateway);

@@ -1,7 +1,7 @@
 //! Budgets after a start and after a reload: what the ledger knows of their running periods.
 
 use super::Gateway;
-use crate::limit::{Measure, Now, Period, Rule, Rules, Scope};
+use crate::limit::{Alert, Measure, Now, Period, Rule, Rules, Scope};
 use crate::meter::report::{Owner, Spent, spent};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,6 +55,11 @@ fn seed(gateway: &Gateway, rules: &[Arc<Rule>], rows: &[Spent], now: Now) {
             let amount = if rule.measure() == Some(Measure::Money) { row.cost } else { row.tokens };
             sum.saturating_add(amount)
         });
-        gateway.limits.seed(rule, used, now);
+        let reached = gateway.limits.seed(rule, used, now);
+        // An earlier process may have died between the line in the log and the webhook. With
+        // Redis one node of all has told it, whatever this one's own ledger says.
+        if reached && gateway.limits.redis_up().is_none() {
+            gateway.notify_of(&Alert { rule: rule.clone(), used }, now);
+        }
     }
 }

@@ -193,9 +193,9 @@ impl Limits {
         new.filter_map(period).collect()
     }
 
-    /// What a budget has used in its running period.
-    pub fn seed(&self, rule: &Rule, used: u64, now: Now) {
-        self.table.seed(rule, used, &self.frame(now));
+    /// What a budget has used in its running period. True where its alert was given by then.
+    pub fn seed(&self, rule: &Rule, used: u64, now: Now) -> bool {
+        self.table.seed(rule, used, &self.frame(now))
     }
 }
 

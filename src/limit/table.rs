@@ -203,14 +203,14 @@ impl Table {
 
     /// Sets what a budget has used in this period, before its first request. An alert whose
     /// threshold lies below it was given then.
-    pub fn seed(&self, rule: &Rule, used: u64, f: &Frame) {
-        self.with(rule, f, |state| {
-            if let State::Budget(purse) = state {
-                purse.used = used;
-                purse.seen = used;
-                purse.alert(rule, rule.capacity());
-            }
-        });
+    pub fn seed(&self, rule: &Rule, used: u64, f: &Frame) -> bool {
+        let seed = |state: &mut State| {
+            let State::Budget(purse) = state else { return false };
+            purse.used = used;
+            purse.seen = used;
+            purse.alert(rule, rule.capacity())
+        };
+        self.with(rule, f, seed).unwrap_or(false)
     }
 
     /// What all nodes together have used of a budget, as Redis said: while this node counts

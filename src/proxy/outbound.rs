@@ -25,11 +25,23 @@ impl Outbound {
     /// # Errors
     /// In words for the log, without any of the form.
     pub async fn post_form(&self, at: &Base, form: &str) -> Result<(u16, Vec<u8>), String> {
-        let posted = tokio::time::timeout(TOTAL, self.post(at, form)).await;
+        self.within(at, ("application/x-www-form-urlencoded", form)).await
+    }
+
+    /// The same with JSON.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn post_json(&self, at: &Base, body: &str) -> Result<(u16, Vec<u8>), String> {
+        self.within(at, ("application/json", body)).await
+    }
+
+    async fn within(&self, at: &Base, what: (&str, &str)) -> Result<(u16, Vec<u8>), String> {
+        let posted = tokio::time::timeout(TOTAL, self.post(at, what)).await;
         posted.unwrap_or_else(|_| Err(format!("no answer within {} seconds", TOTAL.as_secs())))
     }
 
-    async fn post(&self, at: &Base, form: &str) -> Result<(u16, Vec<u8>), String> {
+    async fn post(&self, at: &Base, (kind, text): (&str, &str)) -> Result<(u16, Vec<u8>), String> {
         let say = |error: Box<pingora::Error>| error.to_string();
         let way = self.resolver.way(at).await?;
         let sni = if at.tls { at.host.clone() } else { String::new() };
@@ -45,15 +57,15 @@ impl Outbound {
         let mut head = RequestHeader::build("POST", path.as_bytes(), Some(5)).map_err(say)?;
         for (name, value) in [
             ("host", at.authority()),
-            ("content-type", "application/x-www-form-urlencoded".to_owned()),
-            ("content-length", form.len().to_string()),
+            ("content-type", kind.to_owned()),
+            ("content-length", text.len().to_string()),
             ("accept", "application/json".to_owned()),
             ("connection", "close".to_owned()),
         ] {
             head.insert_header(name, value).map_err(say)?;
         }
         session.write_request_header(Box::new(head)).await.map_err(say)?;
-        session.write_body(form.as_bytes()).await.map_err(say)?;
+        session.write_body(text.as_bytes()).await.map_err(say)?;
         session.finish_body().await.map_err(say)?;
         session.read_response().await.map_err(say)?;
         let status = session.resp_header().map_or(0, |head| head.status.as_u16());

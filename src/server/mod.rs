@@ -5,6 +5,7 @@
 //! and a control thread of ours gets the signals. It alone ends the process: Pingora's own way out
 //! sleeps its whole grace period (pingora-core 0.9.1, server/mod.rs `run`).
 
+mod alerts;
 mod control;
 mod front;
 mod leave;
@@ -124,6 +125,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let reloads = reload::spawn(gateway.clone(), options.source, logger);
     let _store = store::spawn(gateway.clone(), reloads.clone(), stop.clone());
     tokens::spawn(&gateway);
+    alerts::spawn(&gateway);
     let (way, leaving) = leave::way();
     let hands = admin::Hands {
         reload: Box::new({

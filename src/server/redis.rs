@@ -1,6 +1,6 @@
 //! Redis: a thread of its own keeps the connection and tells it what is settled.
 
-use crate::flow::{Gateway, govern};
+use crate::flow::Gateway;
 use crate::limit::{Hooks, Settings, client};
 use std::sync::Arc;
 use std::thread;
@@ -30,7 +30,7 @@ pub(super) fn start(gateway: &Arc<Gateway>) -> Result<(), String> {
     };
     let (alerts, calls) = (gateway.clone(), gateway.clone());
     let hooks = Hooks {
-        alert: Box::new(move |alert| govern::tell(&alerts.metrics, alert)),
+        alert: Box::new(move |alert| alerts.alert(alert)),
         called: Box::new(move |time| match time {
             Some(time) => calls.metrics.limits.redis_answered(time),
             None => calls.metrics.limits.redis_failed(),

@@ -1,7 +1,7 @@
 //! The schema, as steps: a database of version n has had the first n.
 
 /// A step is never changed once a release has it; a new one is added below it.
-pub(super) const STEPS: &[&str] = &[LEDGER, KEYS_AND_VAULT];
+pub(super) const STEPS: &[&str] = &[LEDGER, KEYS_AND_VAULT, ALERTS];
 
 /// Usage events, what follows from them, and how far the spool is applied. Times are microseconds
 /// since 1970 but for `rollups.hour`, which is seconds; lists are JSON. In `rollups` an absent name
@@ -128,4 +128,14 @@ CREATE TABLE changes (
     n INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 INSERT INTO changes (what, n) VALUES ('keys', 0), ('vault', 0);
+";
+
+/// Budgets' alerts by owner, period and threshold; `heard` is when their webhook took them.
+const ALERTS: &str = "
+CREATE TABLE alerts (
+    id TEXT NOT NULL PRIMARY KEY,
+    body TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    heard INTEGER
+) STRICT, WITHOUT ROWID;
 ";

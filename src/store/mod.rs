@@ -1,5 +1,6 @@
 //! The database of keys, vault and ledger: connections, migrations, health.
 
+pub mod alerts;
 pub mod keys;
 mod migrate;
 pub mod vault;

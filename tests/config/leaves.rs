@@ -151,6 +151,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("users.alice.limits.concurrent", "1"),
     ("key_defaults.limits.rpm", "1"),
     ("user_defaults.windows", r#"[{ tokens = 1, per = "day" }]"#),
+    ("alerts.webhook", r#""http://other""#),
     ("alerts.time_zone", r#""Asia/Shanghai""#),
     ("redis.url", r#""redis://127.0.0.1:1""#),
     ("redis.username", r#""x""#),
@@ -208,7 +209,8 @@ fn print(s: &Snapshot) -> String {
         let password = r.password.as_ref().map(|p| p.expose().to_owned());
         format!("{r:?}{}{password:?}", r.url.expose())
     });
-    text.push_str(&format!("{rules:?}{largest:?}{zone:?}{output:?}{redis:?}"));
+    let webhook = s.webhook.as_ref();
+    text.push_str(&format!("{rules:?}{largest:?}{zone:?}{output:?}{redis:?}{webhook:?}"));
     text
 }
 

@@ -67,7 +67,7 @@ fn fill(v: &View<'_>, url: &str, project: Option<&str>) -> Option<String> {
 ///
 /// # Errors
 /// What a base URL may not be.
-pub(super) fn parse_base(url: &str) -> Result<Base, String> {
+pub(in crate::config) fn parse_base(url: &str) -> Result<Base, String> {
     let (scheme, rest) =
         url.split_once("://").ok_or_else(|| format!("{url:?} is no http:// or https:// URL"))?;
     let tls = match scheme {
