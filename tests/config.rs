@@ -96,7 +96,7 @@ expires = "tomorrow"
         "weir.toml:4: server.max_body: \"huge\" is no size",
         "weir.toml:7: providers.openai.retry.atempts: unknown key, did you mean \"attempts\"?",
         "weir.toml:8: providers.openai.timeouts.connect: a duration such as \"5s\" is needed here",
-        "weir.toml:11: models.chat.targets: there is no provider \"opnai\", did you mean \"open",
+        "weir.toml:11: models.chat.targets[0]: there is no provider \"opnai\", did you mean \"o",
         "weir.toml:14: keys.a.secret: the environment variable UNSET is not set",
         "weir.toml:15: keys.a.expires: \"tomorrow\" is no time",
     ];

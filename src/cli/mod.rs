@@ -47,6 +47,9 @@ enum Command {
         /// Say which keys and models gain or lose what against this older config
         #[arg(long, value_name = "OLD")]
         diff: Option<PathBuf>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Write a small config to start from
     Init {
@@ -101,7 +104,7 @@ fn dispatch(cli: Cli) -> u8 {
         Command::Run { upgrade: true } => later("run --upgrade"),
         Command::Run { upgrade: false } => run(path),
         Command::Check { online: true, .. } => later("check --online"),
-        Command::Check { diff, .. } => check(path.as_deref(), diff.as_deref()),
+        Command::Check { diff, json, .. } => check(path.as_deref(), diff.as_deref(), json),
         Command::Init { dir } => init(&dir),
         Command::Demo => demo::demo(),
         Command::Report(args) => report::report(path.as_deref(), &args),
@@ -153,19 +156,17 @@ fn run_without_config() -> u8 {
     server::run(zero.loaded, Options { source: Source::Fixed, banner: Some(banner) })
 }
 
-fn check(path: Option<&Path>, old: Option<&Path>) -> u8 {
+fn check(path: Option<&Path>, old: Option<&Path>, json: bool) -> u8 {
     let Some(path) = path else {
         complain("no config: give --config FILE, or write one with `weir init`");
         return EXIT_CONFIG;
     };
-    let (text, code) = match old {
-        Some(old) => config::check_diff(path, old),
-        None => config::check(path),
-    };
-    if code == server::EXIT_OK {
-        say(&text)
-    } else {
-        complain(&text)
+    let report = config::check(path, old);
+    let code = if report.is_sound() { server::EXIT_OK } else { EXIT_CONFIG };
+    match (json, report.is_sound()) {
+        (true, _) => say(&format!("{:#}", report.json())),
+        (false, true) => say(&report.to_string()),
+        (false, false) => complain(&report.to_string()),
     }
     code
 }

@@ -2,40 +2,93 @@
 
 use super::{Env, Fault, Loaded, Reading, diff, fault, load, preset, source, zero};
 use crate::access;
-use std::path::Path;
+use serde_json::{Value, json};
+use std::fmt;
+use std::path::{Path, PathBuf};
 
-/// Exit code of a bad config.
-const BAD_CONFIG: u8 = 78;
+/// What a look at a config found.
+#[derive(Debug)]
+pub struct Report {
+    path: PathBuf,
+    found: Result<Box<Loaded>, Vec<Fault>>,
+    /// What keys and models gain or lose against another config, and what needs a restart.
+    changes: Option<(Vec<String>, Vec<&'static str>)>,
+}
 
-/// Loads everything; the text to print and the exit code (0, or 78 with every fault in the text).
+/// Loads everything; with `old` also what keys and models gain or lose when it is replaced.
 #[must_use]
-pub fn check(path: &Path) -> (String, u8) {
-    match load(path) {
-        Ok(loaded) => (sound(path, &loaded), 0),
-        Err(faults) => (lines(&faults), BAD_CONFIG),
+pub fn check(path: &Path, old: Option<&Path>) -> Report {
+    let (new, old) = (load(path), old.map(load));
+    let (found, changes) = match (new, old) {
+        (Ok(new), None) => (Ok(Box::new(new)), None),
+        (Ok(new), Some(Ok(old))) => {
+            let (old, now) = (&old.snapshot, &new.snapshot);
+            let lines = diff(old, now).lines().map(str::to_owned).collect();
+            let restart = super::needs_restart(old, now);
+            (Ok(Box::new(new)), Some((lines, restart)))
+        }
+        (new, old) => {
+            let faults = [new.err(), old.and_then(Result::err)];
+            (Err(faults.into_iter().flatten().flatten().collect()), None)
+        }
+    };
+    Report { path: path.to_owned(), found, changes }
+}
+
+impl Report {
+    /// There is no fault.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.found.is_ok()
+    }
+
+    /// `{"sound", "faults": [{"file","line","key","message"}], "warnings": [the same], …}`.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let place = |f: &Fault| {
+            json!({"file": f.file.display().to_string(), "line": f.line, "key": f.key,
+                   "message": f.message})
+        };
+        let faults = self.found.as_ref().err().into_iter().flatten().map(place);
+        let mut out = json!({
+            "file": self.path.display().to_string(),
+            "sound": self.is_sound(),
+            "faults": faults.collect::<Vec<_>>(),
+            "warnings": [],
+        });
+        if let Ok(loaded) = &self.found {
+            let snapshot = &loaded.snapshot;
+            out["warnings"] = loaded.warnings.iter().map(place).collect();
+            out["providers"] = json!(snapshot.routes.providers.len());
+            out["models"] = json!(snapshot.routes.models.len());
+            out["keys"] = json!(snapshot.keys.0.len());
+            out["version"] = json!(snapshot.version);
+        }
+        if let Some((lines, restart)) = &self.changes {
+            out["diff"] = json!(lines);
+            out["needs_restart"] = json!(restart);
+        }
+        out
     }
 }
 
-/// [`check`], and what keys and models gain or lose when `old` is replaced by `path`.
-#[must_use]
-pub fn check_diff(path: &Path, old: &Path) -> (String, u8) {
-    let (new, old) = match (load(path), load(old)) {
-        (Ok(new), Ok(old)) => (new, old),
-        (new, old) => {
-            let faults: Vec<Fault> =
-                [new.err(), old.err()].into_iter().flatten().flatten().collect();
-            return (lines(&faults), BAD_CONFIG);
+/// For people: every fault, or that there is none.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.found {
+            Err(faults) => f.write_str(&lines(faults))?,
+            Ok(loaded) => f.write_str(&sound(&self.path, loaded))?,
         }
-    };
-    let changes = diff(&old.snapshot, &new.snapshot);
-    let changes =
-        if changes.is_empty() { "no key or model gains or loses anything".into() } else { changes };
-    let restart = super::needs_restart(&old.snapshot, &new.snapshot);
-    let mut text = format!("{}\n{changes}", sound(path, &new));
-    if !restart.is_empty() {
-        text.push_str(&format!("\nneeds a restart: {}", restart.join(", ")));
+        let Some((changes, restart)) = &self.changes else { return Ok(()) };
+        match changes.is_empty() {
+            true => f.write_str("\nno key or model gains or loses anything")?,
+            false => write!(f, "\n{}", changes.join("\n"))?,
+        }
+        if !restart.is_empty() {
+            write!(f, "\nneeds a restart: {}", restart.join(", "))?;
+        }
+        Ok(())
     }
-    (text, 0)
 }
 
 /// Looks at one preset's file by itself; every fault of it.

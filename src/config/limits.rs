@@ -193,11 +193,13 @@ impl Reader<'_> {
         shape: &Shape,
         read: impl Fn(&View<'_>) -> Option<T>,
     ) -> Vec<T> {
-        let items: Vec<&Node> = match v.get(key) {
-            Some(Node { value: Value::List(items), .. }) => items.iter().collect(),
-            one => one.into_iter().collect(),
+        let items: Vec<(&Node, String)> = match v.get(key) {
+            Some(Node { value: Value::List(items), .. }) => {
+                items.iter().enumerate().map(|(i, item)| (item, v.item(key, i))).collect()
+            }
+            one => one.into_iter().map(|node| (node, v.key(key))).collect(),
         };
-        let tables = items.into_iter().filter_map(|item| view(v.book, item, v.key(key), shape));
+        let tables = items.into_iter().filter_map(|(item, key)| view(v.book, item, key, shape));
         tables.filter_map(|t| read(&t)).collect()
     }
 

@@ -28,7 +28,7 @@ pub mod watch;
 mod zero;
 
 pub use alerts::Webhook;
-pub use check::{check, check_diff, check_preset, init, init_with};
+pub use check::{Report, check, check_preset, init, init_with};
 pub use diff::{diff, needs_restart};
 pub use flood::Net;
 pub use keys::Owners;

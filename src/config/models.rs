@@ -56,30 +56,35 @@ fn targets(v: &View<'_>, providers: &Providers, unpriced: &Unpriced) -> Vec<Targ
         v.fault("targets", format!("a list is needed here, not {}", node.value.kind()));
         return Vec::new();
     };
+    let ways = (providers, unpriced);
     if items.is_empty() {
         v.fault("targets", "is empty, so nobody serves this model");
     }
     let out: Vec<Target> =
-        items.iter().filter_map(|item| target(v, item, providers, unpriced)).collect();
+        items.iter().enumerate().filter_map(|(i, item)| target(v, (i, item), ways)).collect();
     if !out.is_empty() && out.len() == items.len() && out.iter().all(|t| t.weight == 0) {
         v.fault("targets", "all weights are 0, so nobody serves this model");
     }
     out
 }
 
-fn target(v: &View<'_>, item: &Node, providers: &Providers, unpriced: &Unpriced) -> Option<Target> {
-    let key = v.key("targets");
+fn target(
+    v: &View<'_>,
+    (i, item): (usize, &Node),
+    (providers, unpriced): (&Providers, &Unpriced),
+) -> Option<Target> {
+    let key = v.item("targets", i);
     if let Value::Text(to) = &item.value {
-        let (provider, model) = resolve(v, item, to, providers, unpriced)?;
+        let (provider, model) = resolve(v, (item, &key), to, (providers, unpriced))?;
         return Some(Target::new(provider, model));
     }
-    let table = view(v.book, item, key, &TARGET)?;
+    let table = view(v.book, item, key.clone(), &TARGET)?;
     let weight = table.integer("weight", 0..=WEIGHT_MAX).unwrap_or(1) as u32;
     let priority = table.integer("priority", 1..=PRIORITY_MAX).unwrap_or(1) as u32;
     if table.get("to").is_none() {
         table.complain("a target needs `to`");
     }
-    let (provider, model) = resolve(v, item, table.text("to")?, providers, unpriced)?;
+    let (provider, model) = resolve(v, (item, &key), table.text("to")?, (providers, unpriced))?;
     Some(Target { weight, priority, ..Target::new(provider, model) })
 }
 
@@ -88,34 +93,32 @@ type Found = (Arc<Provider>, Option<Arc<str>>);
 /// `provider/model` or `provider/*`.
 fn resolve(
     v: &View<'_>,
-    item: &Node,
+    (item, key): (&Node, &str),
     to: &str,
-    providers: &Providers,
-    unpriced: &Unpriced,
+    (providers, unpriced): (&Providers, &Unpriced),
 ) -> Option<Found> {
-    let key = v.key("targets");
     let Some((name, model)) = to.split_once('/').filter(|(p, m)| !p.is_empty() && !m.is_empty())
     else {
-        v.book.fault(item.at, &key, format!("{to:?} is no \"provider/model\""));
+        v.book.fault(item.at, key, format!("{to:?} is no \"provider/model\""));
         return None;
     };
     if model != "*" && model.contains('*') {
-        v.book.fault(item.at, &key, format!("{to:?}: a target's model is exact or *"));
+        v.book.fault(item.at, key, format!("{to:?}: a target's model is exact or *"));
         return None;
     }
     let Some(provider) = providers.get(&ProviderId::from(name)) else {
-        missing(v, item, name, providers);
+        missing(v, (item, key), name, providers);
         return None;
     };
     let priced = |m: &str| provider.offer(m).is_some_and(|offer| offer.price.is_some());
     if model != "*" && !priced(model) {
         match unpriced {
             Unpriced::Warn => {
-                v.book.warn(item.at, &key, format!("{to} has no price: its cost is unknown"));
+                v.book.warn(item.at, key, format!("{to} has no price: its cost is unknown"));
             }
             Unpriced::Refuse => {
                 let why = format!("{to} has no price, and server.unpriced is \"refuse\"");
-                v.book.fault(item.at, &key, why);
+                v.book.fault(item.at, key, why);
             }
             Unpriced::Price(_) => {}
         }
@@ -124,11 +127,10 @@ fn resolve(
 }
 
 /// A provider that is not there: one with faults of its own has been told already.
-fn missing(v: &View<'_>, item: &Node, name: &str, providers: &Providers) {
+fn missing(v: &View<'_>, (item, key): (&Node, &str), name: &str, providers: &Providers) {
     if v.book.whole() && !v.book.is_broken(name) {
         let near = hint(name, providers.keys().map(ProviderId::as_str));
-        let key = v.key("targets");
-        v.book.fault(item.at, &key, format!("there is no provider {name:?}{near}"));
+        v.book.fault(item.at, key, format!("there is no provider {name:?}{near}"));
     }
 }
 

@@ -178,8 +178,8 @@ fn tiers(v: &View<'_>, rate: Decimal) -> Vec<(u64, Rates)> {
         v.fault("tiers", format!("has more than {TIERS_MAX} steps"));
     }
     let mut out: Vec<(u64, Rates)> = Vec::new();
-    for item in items {
-        let Some(tier) = view(v.book, item, v.key("tiers"), &TIER) else { continue };
+    for (i, item) in items.iter().enumerate() {
+        let Some(tier) = view(v.book, item, v.item("tiers", i), &TIER) else { continue };
         if tier.get("above").is_none() {
             tier.complain("a tier needs `above`, in tokens");
         }

@@ -159,24 +159,24 @@ pub(super) fn rules(root: &View<'_>, routes: &Table) -> Vec<Rule> {
         return Vec::new();
     };
     let mut out: Vec<Rule> = Vec::new();
-    for item in items {
-        let Some(rule) = rule(root, item, routes) else { continue };
+    for (i, item) in items.iter().enumerate() {
+        let Some(rule) = rule(root, (i, item), routes) else { continue };
         if let Some(at) = out.iter().position(|other| other.when.covers(&rule.when)) {
             let why = format!("is never reached: rule {} takes all it would", at + 1);
-            root.book.fault(item.at, "routes", why);
+            root.book.fault(item.at, &root.item("routes", i), why);
         }
         out.push(rule);
     }
     out
 }
 
-fn rule(root: &View<'_>, item: &Node, routes: &Table) -> Option<Rule> {
-    let v = view(root.book, item, "routes".into(), &ROUTE)?;
+fn rule(root: &View<'_>, (i, item): (usize, &Node), routes: &Table) -> Option<Rule> {
+    let v = view(root.book, item, root.item("routes", i), &ROUTE)?;
     if v.get("model").is_none() {
         v.complain("a route needs its `model`");
     }
     let model = v.text("model")?.to_owned();
-    exact(root, v.place("model"), "routes.model", &model, routes);
+    exact(root, v.place("model"), &v.key("model"), &model, routes);
     let mut when = When::default();
     if let Some(w) = v.table("when", &WHEN) {
         let text = |key: &str| w.text(key).map(str::to_owned);

@@ -110,6 +110,11 @@ impl<'a> View<'a> {
         join(&self.path, key)
     }
 
+    /// One item of a list, counted from 0.
+    pub fn item(&self, key: &str, i: usize) -> String {
+        format!("{}[{i}]", self.key(key))
+    }
+
     pub fn get(&self, key: &str) -> Option<&'a Node> {
         self.table.get(key).map(|entry| &entry.node)
     }
@@ -228,13 +233,13 @@ impl<'a> View<'a> {
             return None;
         };
         let mut out = Vec::new();
-        for item in items {
+        for (i, item) in items.iter().enumerate() {
             match &item.value {
                 Value::Text(text) if !text.is_empty() => out.push((item.at, text.as_str())),
-                Value::Text(_) => self.book.fault(item.at, &self.key(key), "an entry is empty"),
+                Value::Text(_) => self.book.fault(item.at, &self.item(key, i), "is empty"),
                 other => {
                     let what = format!("a string is needed here, not {}", other.kind());
-                    self.book.fault(item.at, &self.key(key), what);
+                    self.book.fault(item.at, &self.item(key, i), what);
                 }
             }
         }

@@ -274,5 +274,24 @@ fn what_a_new_config_gives_and_takes_is_told() {
         "{said}"
     );
     assert_eq!(config::diff(&load(&old), &load(&old)), "");
-    assert_eq!(config::check(&dir.path().join("gone.toml")).1, 78);
+    assert!(!config::check(&dir.path().join("gone.toml"), None).is_sound());
+}
+
+#[test]
+fn a_check_is_told_as_json_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("weir.toml");
+    std::fs::write(&path, "[server]\nthread = 1\n[log]\nlevel = \"loud\"\n").unwrap();
+    let told = config::check(&path, None).json();
+    assert_eq!((&told["sound"], told["faults"].as_array().unwrap().len()), (&false.into(), 2));
+    assert_eq!(
+        (&told["faults"][0]["line"], &told["faults"][0]["key"]),
+        (&2.into(), &"server.thread".into())
+    );
+    std::fs::write(&path, "[log]\nlevel = \"warn\"\n").unwrap();
+    let told = config::check(&path, Some(&path)).json();
+    assert_eq!(
+        (&told["sound"], &told["faults"], &told["diff"]),
+        (&true.into(), &serde_json::json!([]), &serde_json::json!([]))
+    );
 }

@@ -83,7 +83,7 @@ fn tiers_ascend() {
     assert_eq!(steps, [200_000, 500_000]);
     check(
         &text("", &line(200_000, 200_000)),
-        "providers.p.models.m.price.tiers.above: tiers must ascend",
+        "providers.p.models.m.price.tiers[1].above: tiers must ascend",
     );
     check(
         &text("", "input = 1, output = 1, tiers = [{ input = 1, output = 1 }]"),
@@ -122,11 +122,11 @@ fn a_model_without_a_price_is_told_or_refused_never_silently_free() {
         warned,
         [
             "providers.p: no price for bare: their cost is unknown",
-            "models.x.targets: p/other has no price: its cost is unknown"
+            "models.x.targets[0]: p/other has no price: its cost is unknown"
         ]
     );
     let refuse = format!("{free}[server]\nunpriced = \"refuse\"\n");
-    check(&refuse, "models.x.targets: p/other has no price, and server.unpriced is \"refuse\"");
+    check(&refuse, "models.x.targets[0]: p/other has no price, and server.unpriced is \"refuse\"");
     let flat = sound(&format!("{free}[server]\nunpriced = {{ input = 1.0, output = 5.0 }}\n"));
     let Unpriced::Price(price) = &flat.snapshot.server.unpriced else { panic!("no price") };
     assert_eq!((price.base.output, flat.warnings.len()), (5_000_000_000, 0));

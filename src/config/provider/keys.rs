@@ -58,7 +58,7 @@ pub(super) fn credentials(
 }
 
 fn one(v: &View<'_>, item: &Node, number: usize) -> Option<(At, Credential)> {
-    let key = v.key("api_keys");
+    let key = v.item("api_keys", number - 1);
     let name = format!("key-{number}");
     if let Value::Text(text) = &item.value {
         let proof = Proof::Bare(secret::secret(v.book, item.at, &key, text)?);
