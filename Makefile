@@ -1,6 +1,7 @@
 # The two that a newcomer needs: `make run` and `make test`. Both install what they need on Debian.
 .PHONY: run test lint bench check install dist
 PREFIX ?= /usr/local
+DESTDIR ?=
 
 run: # builds, starts the gateway with two simulated providers, prints a curl line
 	.ci/deps build
@@ -23,10 +24,9 @@ bench: # weir beside a bare Pingora pass-through; writes README's table
 check: # is the config sound? CONFIG=file
 	cargo run --locked --quiet -- check $(if $(CONFIG),--config $(CONFIG))
 
-install: # the release binary and a config, under PREFIX (and /etc)
+install: # binary and systemd unit under PREFIX, config under /etc, state under /var; DESTDIR before all
 	cargo build --locked --release
-	install -D -m 755 target/release/weir $(DESTDIR)$(PREFIX)/bin/weir
-	test -e $(DESTDIR)/etc/weir/weir.toml || install -D -m 640 conf/weir.toml $(DESTDIR)/etc/weir/weir.toml
+	.ci/install target/release/weir '$(PREFIX)' '$(DESTDIR)'
 
 dist: # one archive with a binary that brings its own OpenSSL
 	.ci/deps build dist

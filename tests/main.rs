@@ -26,6 +26,7 @@ mod redis;
 mod routing;
 mod session;
 mod stream;
+mod systemd;
 mod tidy;
 mod timeouts;
 mod vault;

@@ -70,6 +70,7 @@ impl ServerApp for Front {
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let _open = Open::new(&self.shared.connections);
+        self.shared.pulse.is_here();
         // Silent for too long, or gone: there is no request to answer.
         let app = if self.begins_h2(&mut stream).await? { &self.h2c } else { &self.h1 };
         app.process_new(stream, shutdown).await

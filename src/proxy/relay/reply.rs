@@ -102,7 +102,10 @@ impl Exchange {
                 let mut step = Step::default();
                 if len > 0 {
                     #[cfg(debug_assertions)]
-                    failpoint::pass(failpoint::Point::PanicInFilter);
+                    {
+                        failpoint::pass(failpoint::Point::PanicInFilter);
+                        failpoint::pass(failpoint::Point::HoldInFilter);
+                    }
                     filter.feed(piece, &mut step);
                 }
                 self.unwatched += len;
