@@ -2,7 +2,8 @@
 //! answer's last byte and its row can lose either. Release builds have none of this.
 //!
 //! `WEIR_FAIL=after-append` kills the process at its first pass of that point, `after-append:3` at
-//! its third. `panic-in-filter` panics instead, `hold-in-filter` never returns: the process lives on.
+//! its third. `panic-in-filter` panics instead, `hold-in-filter` never returns: the process lives
+//! on.
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::OnceLock;
