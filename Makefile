@@ -1,5 +1,5 @@
 # The two that a newcomer needs: `make run` and `make test`. Both install what they need on Debian.
-.PHONY: run test lint bench check install dist
+.PHONY: run test lint bench load memory soak check install dist
 PREFIX ?= /usr/local
 DESTDIR ?=
 
@@ -20,6 +20,18 @@ lint: # format and clippy, warnings are errors
 bench: # weir beside a bare Pingora pass-through; writes README's table
 	.ci/deps build bench
 	python3 benches/run.py
+
+load: # under wrk: plain, streams, all refused, a failing primary; writes README's table
+	.ci/deps build bench && .ci/loadtools
+	python3 benches/load.py
+
+memory: # idle, per open stream, after a million requests and 10,000 aborted streams; writes README's table
+	.ci/deps build bench && .ci/loadtools
+	python3 benches/memory.py
+
+soak: # SOAK_SECONDS (600) in which both sides misbehave at random; writes README's table
+	.ci/deps build bench && .ci/loadtools
+	python3 benches/soak.py
 
 check: # is the config sound? CONFIG=file
 	cargo run --locked --quiet -- check $(if $(CONFIG),--config $(CONFIG))
