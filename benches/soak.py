@@ -26,6 +26,8 @@ STATED = {
     "rate_limit_exceeded": 429, "upstream_rate_limited": 429, "upstream_error": 502, "upstream_invalid_response": 502,
     "no_healthy_upstream": 503, "upstream_timeout": 504,
 }
+# What nobody need be told who has a sound provider left.
+UPSTREAM = {"upstream_rate_limited", "upstream_error", "upstream_invalid_response", "no_healthy_upstream", "upstream_timeout"}
 MAX_BODY = 64 << 10
 SLOTS = 4
 # Growth between the first fifth and the end.
@@ -212,6 +214,8 @@ def held_to(seen, rows, told):
             say("finished, and no success in the ledger")
         if reply.status >= 400 and row["status"] != reply.status:
             say("another status in the ledger")
+        if row["requested_model"] == "all" and reply.code in UPSTREAM and reply.status != 200:
+            say("refused although its last provider is sound")
         # A try that a provider read is in the row; a row's try may have died before it was read, and
         # one on a kept connection that had died is sent again without being another try.
         if len(tries) > len(row["attempts"]) + RESENT_MAX or (row["outcome"] == "success" and not tries):
