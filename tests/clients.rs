@@ -82,6 +82,11 @@ async fn script(name: &str, least: u64) {
 }
 
 #[tokio::test]
+async fn what_deviant_providers_send_is_repaired_or_a_clear_error_for_the_python_sdks() {
+    script("strict.py", 180).await;
+}
+
+#[tokio::test]
 async fn tool_loops_of_the_python_sdks_survive_every_wire_and_every_change_of_it() {
     script("loops.py", 90).await;
 }

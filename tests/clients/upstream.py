@@ -142,7 +142,10 @@ def read_anthropic(body):
     open_calls, results, last = set(), [], None
     for place, message in enumerate(body["messages"]):
         role, content = message["role"], message["content"]
-        need(role in ("user", "assistant"), f"role {role!r}")
+        # A system turn inside the conversation is what Claude Code sends to newer models.
+        need(role in ("user", "assistant", "system"), f"role {role!r}")
+        if role == "system":
+            continue
         need(last is not None or role == "user", "the first message must be a user's")
         last = role
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
