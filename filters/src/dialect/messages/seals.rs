@@ -1,5 +1,5 @@
 //! What Anthropic refuses when the caller gives it back, since another provider answered before:
-//! thinking without its seal, ids with Gemini's signatures, a tool loop that began without thinking.
+//! thinking without its seal, ids with Gemini's signatures, a tool loop that began without any.
 
 use crate::chat::raw::{Members, put_comma, put_name};
 use crate::chat::thought;
