@@ -9,6 +9,7 @@ mod replay;
 mod embeddings;
 mod loops;
 mod messages;
+mod random;
 mod recorded;
 mod responses;
 
