@@ -72,10 +72,11 @@ class Weir:
 
     def __init__(self, binary, config):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-clients-"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        head = (f'[server]\nlisten = ["127.0.0.1:{self.port}"]\n[store]\nurl = "sqlite:{self.folder}/weir.db"\n'
+        with socket.socket() as one, socket.socket() as other:
+            for free in (one, other):
+                free.bind(("127.0.0.1", 0))
+            self.port, admin = one.getsockname()[1], other.getsockname()[1]
+        head = (f'[server]\nlisten = ["127.0.0.1:{self.port}"]\n[admin]\nlisten = "127.0.0.1:{admin}"\n[store]\nurl = "sqlite:{self.folder}/weir.db"\n'
                 f'spool = "{self.folder}/spool"\n[log]\naccess = "{self.folder}/access.log"\n'
                 f'[keys.test]\nsecret = "{KEY}"\n')
         path = self.folder / "weir.toml"

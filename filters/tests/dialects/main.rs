@@ -6,6 +6,7 @@
 #[path = "../replay/mod.rs"]
 mod replay;
 
+mod damaged;
 mod embeddings;
 mod loops;
 mod messages;

@@ -88,7 +88,7 @@ mod tests {
                 assert!(check(passed, body.as_bytes()).is_err(), "{passed:?} {body}");
             }
         }
-        let limited = br#"{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_limit_exceeded"}}"#;
+        let limited = br#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#;
         assert_eq!(check(Moderation, limited).unwrap_err().class, Class::RateLimited);
     }
 }
