@@ -67,11 +67,11 @@ async fn the_openai_python_sdk_works_unmodified() {
 }
 
 /// Runs a script of `tests/clients` that starts the binary by itself, and holds its count.
-async fn script(name: &str, least: u64) {
+async fn script(name: &str, more: &[PathBuf], least: u64) {
     let Some(python) = python() else { return };
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name);
     let mut command = Command::new(python);
-    command.arg(path).arg(env!("CARGO_BIN_EXE_weir"));
+    command.arg(path).arg(env!("CARGO_BIN_EXE_weir")).args(more);
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -83,10 +83,16 @@ async fn script(name: &str, least: u64) {
 
 #[tokio::test]
 async fn what_deviant_providers_send_is_repaired_or_a_clear_error_for_the_python_sdks() {
-    script("strict.py", 180).await;
+    script("strict.py", &[], 180).await;
 }
 
 #[tokio::test]
 async fn tool_loops_of_the_python_sdks_survive_every_wire_and_every_change_of_it() {
-    script("loops.py", 90).await;
+    script("loops.py", &[], 90).await;
+}
+
+#[tokio::test]
+async fn every_recorded_answer_is_read_by_the_python_sdks_in_every_dialect() {
+    let Some(fixtures) = harness::fixtures() else { return };
+    script("replay.py", &[fixtures], 500).await;
 }
