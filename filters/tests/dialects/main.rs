@@ -9,6 +9,7 @@ mod replay;
 mod damaged;
 mod embeddings;
 mod loops;
+mod lost;
 mod messages;
 mod random;
 mod recorded;
