@@ -127,7 +127,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p("region = \"eu\""),
         p("auth = \"sigv4\""),
         p("auth = \"oauth\""),
-        p("api_keys = [{ value = \"env:SET\", limits = { rpm = 1 } }]"),
         price("batch = 0.5"),
         price("input_audio = 1.0"),
         m("hedge = { after = \"2s\" }"),

@@ -1,6 +1,8 @@
 //! Routing over the wire: breakers, credentials, strategies and equivalent models, as a caller, a
 //! provider and the ledger see them.
 
+mod credentials;
+
 use crate::failover::{QUICK, first};
 use crate::harness::*;
 use serde_json::json;

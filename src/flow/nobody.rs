@@ -12,6 +12,7 @@ use weir_filters::error::{ApiError, Code};
 struct Blocked {
     open: Option<Duration>,
     rate: Option<Duration>,
+    busy: Option<Duration>,
     dead: Option<Why>,
 }
 
@@ -77,10 +78,16 @@ impl Blocked {
                 self.rate = sooner(self.rate, rest.until.saturating_duration_since(now));
             }
             Block::Resting(rest) => self.dead = Some(rest.why),
+            Block::Full(full) if full.busy => self.busy = sooner(self.busy, full.wait),
+            Block::Full(full) => self.rate = sooner(self.rate, full.wait),
         }
     }
 
     fn error(&self) -> ApiError {
+        if let (Some(busy), None, None) = (self.busy, self.open, self.rate) {
+            let why = "every credential for this model is in full use (its concurrent limit)";
+            return ApiError::new(Code::NoHealthyUpstream, why).after(busy);
+        }
         match (self.open, self.rate, self.dead) {
             (Some(open), rate, _) => {
                 let why = "no provider of this model is healthy now (breakers are open)";

@@ -172,6 +172,7 @@ impl Ticket {
         match plan.blocks(now).first() {
             Some((.., Block::Open(_))) => "unhealthy",
             Some((.., Block::Resting(rest))) if rest.is_rate() => "rate_limited",
+            Some((.., Block::Full(_))) => "rate_limited",
             Some(_) => "credentials",
             None if plan.lack().is_some() => "does_not_fit",
             None => "no_target",

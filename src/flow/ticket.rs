@@ -7,6 +7,7 @@ use crate::base::{Credential, EventId};
 use crate::config::{Minted, Snapshot};
 use crate::limit::{Ask, Refusal, Reservation, Rule};
 use crate::meter::{Attempt as Tried, Outcome};
+use crate::route::caps::Seat;
 use crate::route::live::Pass;
 use crate::route::{Model, Need, Plan, Provider};
 use std::sync::Arc;
@@ -112,6 +113,8 @@ pub struct Running {
     pub key: usize,
     /// Leave of the target's breaker; taken when it is told how the try went.
     pub pass: Option<Pass>,
+    /// What it takes of its credential's caps; taken when it is known what was used.
+    pub seat: Option<Seat>,
     /// What it costs.
     pub price: Option<Arc<Price>>,
     /// When it began.

@@ -2,6 +2,7 @@
 
 use super::breaker::{self, Breaker, Outcome, Rule, State};
 use super::budget::Budget;
+use super::caps::{Full, Seat, Seats};
 use super::latency::Latency;
 use super::rest::{Rest, Rests, Why};
 use super::{Provider, Table};
@@ -55,6 +56,19 @@ pub enum Block {
     Open(Duration),
     /// Every credential rests; this rest ends first.
     Resting(Rest),
+    /// Our own caps of every credential that does not rest are used up; of this one the shortest.
+    Full(Full),
+}
+
+impl Block {
+    /// Sorts those that heal soon before those that somebody must see to.
+    fn rank(self, now: Instant) -> (bool, Duration) {
+        match self {
+            Self::Open(wait) => (false, wait),
+            Self::Full(full) => (false, full.wait),
+            Self::Resting(rest) => (!rest.is_rate(), rest.until.saturating_duration_since(now)),
+        }
+    }
 }
 
 impl TargetLive {
@@ -167,13 +181,24 @@ pub struct ProviderLive {
     models: RwLock<HashMap<Arc<str>, Arc<TargetLive>>>,
 }
 
+/// Which credential a try may have.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// One that rests by our own guess alone will do as well.
+    pub insist: bool,
+    /// What the try is estimated to use.
+    pub tokens: u64,
+}
+
 /// The credential of one try.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Key {
     /// Its place among the provider's.
     pub at: usize,
     /// `None`: the provider takes none.
     pub credential: Option<Arc<Credential>>,
+    /// What the try takes of its caps, where it has some.
+    pub seat: Option<Seat>,
 }
 
 /// A credential.
@@ -185,13 +210,27 @@ pub struct CredentialLive {
     id: u64,
     /// Refused, or out of money.
     rests: Rests,
+    /// What is used of its caps.
+    seats: Arc<Seats>,
+}
+
+impl CredentialLive {
+    fn room(&self, tokens: u64, now: Instant) -> Result<(), Full> {
+        self.credential.caps.as_ref().map_or(Ok(()), |caps| self.seats.room(caps, tokens, now))
+    }
+
+    fn take(&self, tokens: u64, now: Instant) -> Result<Option<Seat>, Full> {
+        let caps = self.credential.caps.as_ref();
+        caps.map(|caps| self.seats.take(caps, tokens, now)).transpose()
+    }
 }
 
 impl ProviderLive {
     fn new(provider: &Provider, now: Instant) -> Self {
         let live = |credential: &Arc<Credential>| {
             let id = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            Arc::new(CredentialLive { credential: credential.clone(), id, rests: Rests::default() })
+            let (rests, seats) = (Rests::default(), Arc::new(Seats::new(now)));
+            Arc::new(CredentialLive { credential: credential.clone(), id, rests, seats })
         };
         Self {
             id: provider.id.clone(),
@@ -220,37 +259,65 @@ impl ProviderLive {
         live
     }
 
-    /// The credential for a try of `target`, each in its share, and its place. `None`: the
-    /// provider takes none. With `insist` one that rests by our own guess alone will do as well.
+    /// The credential for a try of `target`, each in its share, its place, and what the try takes
+    /// of its caps. `None`: the provider takes none.
     ///
     /// # Errors
-    /// Every one rests; the rest that ends first, one that is too fast before one that is refused.
-    pub fn credential(&self, target: &TargetLive, insist: bool, now: Instant) -> Result<Key, Rest> {
-        let free = |i: usize| self.rest(target, i, now).is_none_or(|r| insist && r.is_guess());
+    /// Every one rests or is full; of the reasons the one that ends first, those that heal by
+    /// themselves before the others.
+    pub fn credential(
+        &self,
+        target: &TargetLive,
+        wanted: Wanted,
+        now: Instant,
+    ) -> Result<Key, Block> {
         if self.credentials.is_empty() {
-            return if free(0) { Ok(Key::default()) } else { Err(self.first_up(target, now)) };
+            let free = self.rest(target, 0, now).is_none_or(|r| wanted.insist && r.is_guess());
+            return if free { Ok(Key::default()) } else { Err(self.blocked(target, wanted, now)) };
         }
+        // Whoever is taken by another between a look and the taking is not free at the next look.
+        for _ in 0..=self.credentials.len() {
+            let Some(at) = self.turn(target, wanted, now) else { break };
+            let live = &self.credentials[at];
+            if let Ok(seat) = live.take(wanted.tokens, now) {
+                return Ok(Key { at, credential: Some(live.credential.clone()), seat });
+            }
+        }
+        Err(self.blocked(target, wanted, now))
+    }
+
+    /// Whose turn it is among those that can be asked.
+    fn turn(&self, target: &TargetLive, wanted: Wanted, now: Instant) -> Option<usize> {
         let all = || self.credentials.iter().enumerate().filter(|(_, c)| c.credential.weight > 0);
-        let weight =
-            |i: usize, c: &CredentialLive| u64::from(if free(i) { c.credential.weight } else { 0 });
+        let weight = |i: usize, c: &CredentialLive| {
+            let free = self.block(target, i, wanted, now).is_none();
+            u64::from(if free { c.credential.weight } else { 0 })
+        };
         let sum: u64 = all().map(|(i, c)| weight(i, c)).sum();
         let mut turn = if sum == 0 { 0 } else { self.turns.next(sum) };
         for (i, live) in all() {
             match turn.checked_sub(weight(i, live)) {
-                None => return Ok(Key { at: i, credential: Some(live.credential.clone()) }),
+                None => return Some(i),
                 Some(left) => turn = left,
             }
         }
         // All rest, or one lay down between the two looks.
-        Err(self.first_up(target, now))
+        None
     }
 
-    fn first_up(&self, target: &TargetLive, now: Instant) -> Rest {
-        let used = self.credentials.iter().enumerate().filter(|(_, c)| c.credential.weight > 0);
-        let rests =
-            used.filter_map(|(i, _)| self.rest(target, i, now)).chain(target.rates.of(0, now));
-        let soon = Rest { until: now, why: Why::Rate, named: false };
-        rests.min_by_key(|rest| (rest.why > Why::Rate, rest.until)).unwrap_or(soon)
+    /// Why the credential at this place cannot be asked (0: the place of none).
+    fn block(&self, target: &TargetLive, i: usize, wanted: Wanted, now: Instant) -> Option<Block> {
+        let rest = self.rest(target, i, now).filter(|rest| !(wanted.insist && rest.is_guess()));
+        let full = || self.credentials.get(i)?.room(wanted.tokens, now).err();
+        rest.map(Block::Resting).or_else(|| full().map(Block::Full))
+    }
+
+    fn blocked(&self, target: &TargetLive, wanted: Wanted, now: Instant) -> Block {
+        let used = |i: &usize| self.credentials.get(*i).is_none_or(|c| c.credential.weight > 0);
+        let places = (0..self.credentials.len().max(1)).filter(used);
+        let all = places.filter_map(|i| self.block(target, i, wanted, now));
+        let soon = Block::Resting(Rest { until: now, why: Why::Rate, named: false });
+        all.min_by_key(|block| block.rank(now)).unwrap_or(soon)
     }
 
     fn rest(&self, target: &TargetLive, i: usize, now: Instant) -> Option<Rest> {
@@ -268,21 +335,32 @@ impl ProviderLive {
         }
     }
 
-    /// Whether a target can be asked now, as far as one look tells.
+    /// Whether a target can be asked now for a try of so many tokens, as far as one look tells.
     ///
     /// # Errors
     /// Why not.
-    pub fn check(&self, target: &TargetLive, rule: &Rule, now: Instant) -> Result<(), Block> {
+    pub fn check(
+        &self,
+        target: &TargetLive,
+        rule: &Rule,
+        tokens: u64,
+        now: Instant,
+    ) -> Result<(), Block> {
         target.check(rule, now).map_err(Block::Open)?;
-        if target.rates.is_empty() && self.credentials.iter().all(|c| c.rests.is_empty()) {
+        let calm = |c: &Arc<CredentialLive>| c.rests.is_empty() && c.credential.caps.is_none();
+        if target.rates.is_empty() && self.credentials.iter().all(calm) {
             return Ok(());
         }
-        let all = self.credentials.len().max(1);
+        let wanted = Wanted { insist: false, tokens };
         let free = |i: usize| {
             self.credentials.get(i).is_none_or(|c| c.credential.weight > 0)
-                && self.rest(target, i, now).is_none()
+                && self.block(target, i, wanted, now).is_none()
         };
-        if (0..all).any(free) { Ok(()) } else { Err(Block::Resting(self.first_up(target, now))) }
+        if (0..self.credentials.len().max(1)).any(free) {
+            Ok(())
+        } else {
+            Err(self.blocked(target, wanted, now))
+        }
     }
 
     /// The state of each of its models by name, for metrics.
@@ -355,8 +433,15 @@ impl ProviderLive {
         let fresh = Self::new(provider, now);
         let known = |live: &Arc<CredentialLive>| {
             let secret = &live.credential.secret;
-            let old = self.credentials.iter().find(|old| old.credential.secret == *secret);
-            old.filter(|old| old.credential == live.credential).unwrap_or(live).clone()
+            let Some(old) = self.credentials.iter().find(|o| o.credential.secret == *secret) else {
+                return live.clone();
+            };
+            if old.credential == live.credential {
+                return old.clone();
+            }
+            // Another name, weight or cap: what is used of the account stays used.
+            let (credential, seats) = (live.credential.clone(), old.seats.clone());
+            Arc::new(CredentialLive { credential, id: live.id, rests: Rests::default(), seats })
         };
         let credentials = fresh.credentials.iter().map(known).collect();
         let models = RwLock::new(self.models.read().clone());

@@ -2,6 +2,7 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod caps;
 pub mod latency;
 pub mod live;
 pub mod need;

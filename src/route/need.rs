@@ -37,6 +37,17 @@ pub struct Need {
     pub once: bool,
 }
 
+/// Tokens that an answer is taken to have where the request gives no limit.
+pub const OUTPUT_GUESS: u64 = 1024;
+
+impl Need {
+    /// Estimated tokens of the prompt and the answer.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.prompt.saturating_add(self.output.unwrap_or(OUTPUT_GUESS))
+    }
+}
+
 /// What a target lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {

@@ -123,6 +123,12 @@ impl Plan {
         self
     }
 
+    /// What a try of it is estimated to use.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.need.tokens()
+    }
+
     /// The target that is being tried.
     #[must_use]
     pub fn current(&self) -> Option<&Choice> {
@@ -159,14 +165,19 @@ impl Plan {
         true
     }
 
-    /// How long this request may wait for a target whose provider has named a time, counted as
-    /// one of its tries: the shortest wait that its `retry` has patience for.
+    /// How long this request may wait for a target whose provider has named a time, or whose
+    /// credentials are in full use, counted as one of its tries: the shortest wait that its `retry` has patience for.
     pub fn patience(&mut self, now: Instant, jitter: impl FnOnce(u64) -> u64) -> Option<Duration> {
         let wait = |(_, target, block): (usize, &Target, Block)| {
             let retry = &target.provider.retry;
-            let Block::Resting(rest) = block else { return None };
-            let left = rest.until.saturating_duration_since(now);
-            let heals = rest.is_rate() && retry.on.holds(Fault::Status(429));
+            let (left, heals) = match block {
+                Block::Resting(rest) if rest.is_rate() => {
+                    let named = retry.on.holds(Fault::Status(429));
+                    (rest.until.saturating_duration_since(now), named)
+                }
+                Block::Full(full) => (full.wait, true),
+                Block::Resting(_) | Block::Open(_) => return None,
+            };
             let ready = self.waits + 1 < retry.attempts && left <= retry.max_backoff;
             (heals && ready && !self.model.return_429).then_some((left, retry.backoff))
         };
@@ -263,6 +274,12 @@ impl Plan {
     #[must_use]
     pub fn has_more(&self) -> bool {
         (self.model.targets.iter().enumerate()).any(|(i, t)| t.weight > 0 && !self.is_gone(i))
+    }
+
+    /// Whether the model has another target than the one that is being tried, or an equivalent.
+    #[must_use]
+    pub fn has_other(&self) -> bool {
+        self.model.targets.len() > 1 || !self.model.fallback.is_empty()
     }
 
     /// How many targets have been tried so far.
@@ -369,11 +386,12 @@ impl Plan {
 
     pub(super) fn check(&self, target: &Target, now: Instant) -> Result<(), Block> {
         let provider = target.provider.live(now);
+        let (rule, tokens) = (&target.provider.breaker, self.need.tokens());
         let found = match target.live.get() {
-            Some(live) => provider.check(live, &target.provider.breaker, now),
+            Some(live) => provider.check(live, rule, tokens, now),
             None => {
                 let model = target.model.as_deref().unwrap_or(&self.asked);
-                provider.check(&provider.target(model, now), &target.provider.breaker, now)
+                provider.check(&provider.target(model, now), rule, tokens, now)
             }
         };
         match found {

@@ -1,6 +1,7 @@
 //! How a model's targets are weighed against each other.
 
-use super::{Model, Offer, Target, need::Need};
+use super::need::{Need, OUTPUT_GUESS};
+use super::{Model, Offer, Target};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -70,8 +71,6 @@ impl Default for Smart {
 
 /// The tier that every target serves.
 const STANDARD: &str = "standard";
-/// Tokens that an answer is taken to have where the request gives no limit.
-const OUTPUT_GUESS: u64 = 1024;
 
 /// Which tags a smart model's targets must have for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,14 @@
 //! Any provider's failure: its class, and the caller's words for it (CONTRACT section 5).
 
 mod api;
+mod left;
 mod mask;
 mod rules;
 mod wait;
 mod words;
 
 pub use api::{ApiError, Code};
+pub use left::{Spent, spent};
 pub use mask::mask;
 pub use wait::parse_wait;
 

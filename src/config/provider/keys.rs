@@ -1,6 +1,6 @@
 //! A provider's credentials: listed, or found where its preset says they usually are.
 
-use crate::base::{Credential, Secret};
+use crate::base::{Caps, Credential, Secret};
 use crate::config::fault::At;
 use crate::config::preset::Preset;
 use crate::config::secret;
@@ -9,9 +9,8 @@ use crate::route::Auth;
 use std::sync::Arc;
 
 const KEY: Shape = Shape {
-    known: &["name", "value", "weight"],
+    known: &["name", "value", "weight", "limits"],
     later: &[
-        "limits",
         "access_key_id",
         "secret_access_key",
         "session_token",
@@ -21,6 +20,10 @@ const KEY: Shape = Shape {
     ],
 };
 
+const CAPS: Shape = Shape { known: &["rpm", "tpm", "concurrent"], later: &[] };
+
+/// More than any account is given; larger numbers are typing errors.
+const CAP_MAX: u64 = 1_000_000_000_000;
 /// A share above this is a typing error.
 const WEIGHT_MAX: u64 = 1_000_000;
 
@@ -59,7 +62,7 @@ fn one(v: &View<'_>, item: &Node, number: usize) -> Option<(At, Credential)> {
     let name = format!("key-{number}");
     if let Value::Text(text) = &item.value {
         let secret = secret::secret(v.book, item.at, &key, text)?;
-        return Some((item.at, Credential { name, secret, weight: 1 }));
+        return Some((item.at, Credential { name, secret, weight: 1, caps: None }));
     }
     let table = view(v.book, item, key, &KEY)?;
     let weight = table.integer("weight", 0..=WEIGHT_MAX).unwrap_or(1) as u32;
@@ -69,7 +72,16 @@ fn one(v: &View<'_>, item: &Node, number: usize) -> Option<(At, Credential)> {
     }
     let text = table.text("value")?;
     let secret = secret::secret(v.book, table.place("value"), &table.key("value"), text)?;
-    Some((item.at, Credential { name, secret, weight }))
+    Some((item.at, Credential { name, secret, weight, caps: caps(&table) }))
+}
+
+fn caps(v: &View<'_>) -> Option<Caps> {
+    let v = v.table("limits", &CAPS)?;
+    if v.table.is_empty() {
+        v.complain("limits nothing");
+    }
+    let amount = |key| v.integer(key, 1..=CAP_MAX);
+    Some(Caps { rpm: amount("rpm"), tpm: amount("tpm"), concurrent: amount("concurrent") })
 }
 
 /// The first of the preset's environment variables that is set and not empty.
@@ -79,7 +91,10 @@ fn usual(v: &View<'_>, preset: Option<&Preset>) -> Vec<Arc<Credential>> {
         return Vec::new();
     };
     match from_env(v, preset) {
-        Some(secret) => vec![Arc::new(Credential { name: "key-1".into(), secret, weight: 1 })],
+        Some(secret) => {
+            let name = "key-1".into();
+            vec![Arc::new(Credential { name, secret, weight: 1, caps: None })]
+        }
         None => {
             if !preset.keyless {
                 let names = preset.env.join(" or ");

@@ -27,7 +27,7 @@ fn provider(name: &str, keys: usize) -> Provider {
     };
     let credential = |n: usize| {
         let (name, secret) = (format!("key-{n}"), Secret::new(&format!("{name}-{n}")));
-        Arc::new(Credential { name, secret, weight: 1 })
+        Arc::new(Credential { name, secret, weight: 1, caps: None })
     };
     Provider {
         id: ProviderId::from(name),
