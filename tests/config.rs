@@ -112,7 +112,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
     }
     let p = |line: &str| format!("[providers.ollama]\n{line}\n");
     let m = |line: &str| format!("{P}[models.x]\ntargets = [\"p/m\"]\n{line}\n");
-    let k = |line: &str| format!("[keys.k]\nsecret = \"env:SET\"\n{line}\n");
     let price = |line: &str| {
         p(&format!("[providers.ollama.models.x]\nprice = {{ input = 0, output = 0, {line} }}"))
     };
@@ -131,7 +130,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         price("input_audio = 1.0"),
         m("hedge = { after = \"2s\" }"),
         m("cache = { exact = \"on\" }"),
-        k("max_budget_tier = \"low\""),
         "[alerts]\nwebhook = \"env:SET\"".into(),
         "[key_defaults]\nmodels = [\"*\"]".into(),
         "[user_defaults]\nmax_budget_tier = \"low\"".into(),

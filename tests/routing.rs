@@ -2,6 +2,7 @@
 //! provider and the ledger see them.
 
 mod credentials;
+mod tiers;
 
 use crate::failover::{QUICK, first};
 use crate::harness::*;

@@ -80,6 +80,7 @@ impl Ticket {
         let Some(key) = self.key.clone() else {
             return Err(ApiError::new(Code::InvalidApiKey, "no API key"));
         };
+        self.check_tier(&key)?;
         if key.end_users {
             self.record.end_user = super::user::end_user(self.arrival.user.as_deref(), &peek);
         }

@@ -39,6 +39,10 @@ impl Ticket {
     fn misfit(&self) -> Option<ApiError> {
         let admission = self.admission.as_ref()?;
         let asked = &admission.asked;
+        if admission.plan.is_above() {
+            let why = format!("every target of `{asked}` is above this key's max_budget_tier");
+            return Some(ApiError::new(Code::ModelNotAllowed, why).param("model"));
+        }
         if admission.plan.is_mismatch() {
             let why =
                 format!("no target of `{asked}` is tagged for this task_type and budget_tier");

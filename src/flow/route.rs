@@ -10,7 +10,7 @@ use crate::route::{Affinity, Model, Need, Plan, Strategy};
 use memchr::memmem;
 use std::sync::Arc;
 use std::time::Instant;
-use weir_filters::error::Class;
+use weir_filters::error::{ApiError, Class, Code};
 use weir_filters::peek::Peek;
 
 /// Bytes of the first messages that requests of one prefix have in common: beyond a system prompt
@@ -65,10 +65,32 @@ impl Ticket {
             schema: picky && holds(&["response_format", "text"], &["\"json_schema\""]),
             task: self.arrival.task_type.clone(),
             tier: self.arrival.budget_tier.clone(),
+            max_tier: self.key.as_ref().and_then(|key| key.max_tier.clone()),
             max_latency: wishes.max_latency,
             affinity: self.affinity(peek, model.affinity),
             patience: wishes.patience,
             once: wishes.once,
+        }
+    }
+
+    /// The tier that is asked for is one that exists, and the key may have it.
+    ///
+    /// # Errors
+    /// 400 or 403, naming it.
+    pub(super) fn check_tier(&self, key: &Key) -> Result<(), ApiError> {
+        let Some(tier) = &self.arrival.budget_tier else { return Ok(()) };
+        let routes = &self.snapshot.routes;
+        let tiers = &routes.smart.tiers;
+        if !tiers.contains(tier) && !routes.has_tag(tier) {
+            let why = format!("there is no budget_tier `{tier}`; there are {}", tiers.join(", "));
+            return Err(ApiError::new(Code::InvalidRequest, why).param("budget_tier"));
+        }
+        match &key.max_tier {
+            Some(most) if !routes.smart.is_within(tier, most) => {
+                let why = format!("this key may ask for budget_tier `{most}` at most");
+                Err(ApiError::new(Code::ModelNotAllowed, why).param("budget_tier"))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Wishes {
     pub once: bool,
     /// `x-session-id`.
     pub session: Option<String>,
+    /// A header of ours with a value that it cannot have.
+    pub faulty: Option<&'static str>,
     /// The caller gives up this long after it came (`x-stainless-timeout` and its kin): nothing
     /// new begins for it then.
     pub patience: Option<Duration>,

@@ -104,6 +104,13 @@ impl Table {
         }
     }
 
+    /// Whether any offer bears this tag.
+    #[must_use]
+    pub fn has_tag(&self, tag: &str) -> bool {
+        let mut offers = self.providers.values().flat_map(|p| &p.offers);
+        offers.any(|offer| offer.tags.iter().any(|other| other == tag))
+    }
+
     /// Every exact name a caller can ask for, sorted: `[models]` tables without `*`, and the
     /// exact offers that a single provider makes.
     #[must_use]

@@ -27,6 +27,8 @@ pub struct Need {
     pub task: Option<String>,
     /// `budget_tier`.
     pub tier: Option<String>,
+    /// The highest tier that the caller may be served by.
+    pub max_tier: Option<String>,
     /// `x-weir-max-latency-ms`.
     pub max_latency: Option<Duration>,
     /// What requests that should meet the same target have in common.

@@ -214,9 +214,19 @@ impl Plan {
         !self.model.targets.iter().any(|target| self.is_tagged(target))
     }
 
+    /// Every target is of a higher tier than the caller may have.
+    #[must_use]
+    pub fn is_above(&self) -> bool {
+        let allowed = |target: &Target| {
+            self.model.smart.allows(self.model.offer(target, &self.asked), &self.need)
+        };
+        self.model.strategy == Strategy::Smart && !self.model.targets.iter().any(allowed)
+    }
+
     pub(super) fn is_tagged(&self, target: &Target) -> bool {
         let offer = self.model.offer(target, &self.asked);
-        self.tagged == Tagged::Any || self.model.smart.matches(offer, &self.need, self.tagged)
+        self.model.strategy != Strategy::Smart
+            || self.model.smart.matches(offer, &self.need, self.tagged)
     }
 
     pub(super) fn lacks(&self, target: &Target) -> Option<Lack> {
