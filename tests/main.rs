@@ -14,6 +14,7 @@ mod crash;
 mod demo;
 mod dialects;
 mod errors;
+mod explain;
 mod failover;
 mod hazards;
 mod keys;

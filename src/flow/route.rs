@@ -22,9 +22,12 @@ const IMAGES: &[&str] = &["\"image_url\"", "\"input_image\"", "\"image\""];
 const EQUIVALENTS_MAX: usize = 5;
 
 impl Ticket {
-    /// The model that `[[routes]]` and `[smart]` make of the one that is asked for.
-    pub(super) fn routed(&self, key: &Key, asked: &str, prompt: u64) -> Option<String> {
-        let routes = &self.snapshot.routes;
+    /// The first of `[[routes]]` that holds for a request of this model: its place.
+    pub(super) fn rule(&self, key: &Key, asked: &str, prompt: u64) -> Option<usize> {
+        let rules = &self.snapshot.routes.rules;
+        if rules.is_empty() {
+            return None;
+        }
         let facts = Facts {
             key: &key.name,
             team: key.team.as_ref().map(|t| t.as_str()),
@@ -36,7 +39,13 @@ impl Ticket {
             model: asked,
             prompt_tokens: prompt,
         };
-        let rule = routes.rules.iter().find(|rule| rule.when.holds(&facts)).map(|r| &r.model);
+        rules.iter().position(|rule| rule.when.holds(&facts))
+    }
+
+    /// The model that `[[routes]]` and `[smart]` make of the one that is asked for.
+    pub(super) fn routed(&self, key: &Key, asked: &str, prompt: u64) -> Option<String> {
+        let routes = &self.snapshot.routes;
+        let rule = self.rule(key, asked, prompt).map(|at| &routes.rules[at].model);
         let pinned = |name: &str| {
             let model = routes.resolve(name).filter(|m| m.strategy == Strategy::Smart)?;
             let task = self.arrival.task_type.as_deref().unwrap_or(&model.smart.default_task);

@@ -237,6 +237,12 @@ impl Ticket {
         }
     }
 
+    /// Nothing of it is booked: it was no request but a question about one.
+    pub(super) fn forget(mut self) {
+        self.done = true;
+        self.gateway.left();
+    }
+
     /// A stream was asked for.
     #[must_use]
     pub fn streams(&self) -> bool {

@@ -5,6 +5,7 @@
 //! caller's, `settle` judges what goes wrong, `answer` speaks for ourselves.
 
 mod answer;
+pub mod dry;
 mod endpoint;
 mod flood;
 mod forward;

@@ -12,6 +12,7 @@ pub mod provider;
 pub mod rest;
 pub mod rules;
 pub mod strategy;
+pub mod tell;
 
 pub use need::Need;
 pub use plan::{Choice, Plan};

@@ -1,6 +1,8 @@
 //! Which target of a request is tried next, and what follows a failed try.
 
-use super::live::{Block, TargetLive};
+mod blocked;
+
+use super::live::TargetLive;
 use super::need::{Lack, Need, lack};
 use super::strategy::Tagged;
 use super::{Fault, Model, Provider, Smart, Strategy, Target};
@@ -129,6 +131,11 @@ impl Plan {
         self.need.tokens()
     }
 
+    /// Its place among the model's targets.
+    pub(super) fn at(&self) -> Option<usize> {
+        self.current.as_ref().map(|(at, _)| *at)
+    }
+
     /// The target that is being tried.
     #[must_use]
     pub fn current(&self) -> Option<&Choice> {
@@ -150,44 +157,6 @@ impl Plan {
     #[must_use]
     pub fn insists(&self) -> bool {
         self.insist || self.tries_here > 0 || self.model.return_429
-    }
-
-    /// Takes a target that nobody but ourselves says is too fast. False: there is none.
-    pub fn force(&mut self, now: Instant) -> bool {
-        let guessed = |block| matches!(block, Block::Resting(rest) if rest.is_guess());
-        if self.need.once && self.tried > 0 {
-            return false;
-        }
-        let found = self.blocks(now).into_iter().find(|(_, _, block)| guessed(*block));
-        let Some((at, ..)) = found else { return false };
-        self.go(at, now);
-        self.insist = true;
-        true
-    }
-
-    /// How long this request may wait for a target whose provider has named a time, or whose
-    /// credentials are in full use, counted as one of its tries: the shortest wait that its `retry` has patience for.
-    pub fn patience(&mut self, now: Instant, jitter: impl FnOnce(u64) -> u64) -> Option<Duration> {
-        let wait = |(_, target, block): (usize, &Target, Block)| {
-            let retry = &target.provider.retry;
-            let (left, heals) = match block {
-                Block::Resting(rest) if rest.is_rate() => {
-                    let named = retry.on.holds(Fault::Status(429));
-                    (rest.until.saturating_duration_since(now), named)
-                }
-                Block::Full(full) => (full.wait, true),
-                Block::Resting(_) | Block::Open(_) => return None,
-            };
-            let ready = self.waits + 1 < retry.attempts && left <= retry.max_backoff;
-            (heals && ready && !self.model.return_429).then_some((left, retry.backoff))
-        };
-        let (left, backoff) = self.blocks(now).into_iter().filter_map(wait).min()?;
-        let wait = left + Duration::from_millis(jitter(millis(backoff)));
-        if self.need.once || self.is_late(now + wait) {
-            return None;
-        }
-        self.waits += 1;
-        Some(wait)
     }
 
     /// From now on targets that lack something by an estimate only may be asked: nobody else is
@@ -237,19 +206,6 @@ impl Plan {
     fn is_late(&self, then: Instant) -> bool {
         let gone = then.saturating_duration_since(self.arrived);
         self.need.patience.is_some_and(|most| gone >= most)
-    }
-
-    /// The targets that are not done with and cannot be asked now, each with the reason.
-    #[must_use]
-    pub fn blocks(&self, now: Instant) -> Vec<(usize, &Target, Block)> {
-        (self.model.targets.iter().enumerate())
-            .filter(|(i, target)| target.weight > 0 && !self.is_gone(*i))
-            .filter(|(_, target)| {
-                self.lacks(target).is_none_or(|l| self.lenient && l.is_doubtful())
-            })
-            .filter(|(_, target)| self.is_tagged(target))
-            .filter_map(|(i, target)| Some((i, target, self.check(target, now).err()?)))
-            .collect()
     }
 
     /// A try on the current target begins.
@@ -392,23 +348,6 @@ impl Plan {
 
     pub(super) fn is_gone(&self, at: usize) -> bool {
         self.gone.get(at).copied().unwrap_or(false)
-    }
-
-    pub(super) fn check(&self, target: &Target, now: Instant) -> Result<(), Block> {
-        let provider = target.provider.live(now);
-        let (rule, tokens) = (&target.provider.breaker, self.need.tokens());
-        let found = match target.live.get() {
-            Some(live) => provider.check(live, rule, tokens, now),
-            None => {
-                let model = target.model.as_deref().unwrap_or(&self.asked);
-                provider.check(&provider.target(model, now), rule, tokens, now)
-            }
-        };
-        match found {
-            // Whoever wants the 429 itself gets it from the provider, or from its own words.
-            Err(Block::Resting(rest)) if self.model.return_429 && rest.is_rate() => Ok(()),
-            other => other,
-        }
     }
 }
 

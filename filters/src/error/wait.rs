@@ -37,9 +37,9 @@ fn sum(text: &str) -> Option<f64> {
     Some(total)
 }
 
-/// From the reply's headers: `retry-after-ms`, `retry-after` (seconds, an HTTP date or seconds since
-/// 1970, measured against the reply's own `date`, so that no clock is needed), and for a 429 the reset of what is
-/// used up (`x-ratelimit-remaining-tokens: 0`).
+/// From the reply's headers: `retry-after-ms`, `retry-after` (seconds, an HTTP date or seconds
+/// since 1970, measured against the reply's own `date`, so that no clock is needed), and for a 429
+/// the reset of what is used up (`x-ratelimit-remaining-tokens: 0`).
 pub(super) fn from_headers(
     header: &dyn Fn(&str) -> Option<String>,
     limited: bool,

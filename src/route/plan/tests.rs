@@ -4,6 +4,7 @@
 use super::*;
 use crate::base::{Credential, Glob, ProviderId, Secret};
 use crate::route::breaker::{Outcome, Rule};
+use crate::route::live::Block;
 use crate::route::live::{Pass, Registry};
 use crate::route::provider::{Auth, Base, Failover, Faults, Pool, Retry, Timeouts};
 use crate::route::rest::{Cooldown, Rest, Why};
