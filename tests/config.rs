@@ -119,7 +119,6 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         "[server]\ntls = { listen = [] }".to_owned(),
         "[admin]\ntls = {}".into(),
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
-        p("health = { path = \"/\" }"),
         p("ca = \"file:x\""),
         p("proxy = \"http://x\""),
         p("http2 = true"),

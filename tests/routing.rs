@@ -2,6 +2,7 @@
 //! provider and the ledger see them.
 
 mod credentials;
+mod health;
 mod tiers;
 
 use crate::failover::{QUICK, first};

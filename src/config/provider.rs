@@ -33,6 +33,7 @@ const PROVIDER: Shape = Shape {
         "failover",
         "breaker",
         "cooldown",
+        "health",
         "pool",
         "headers",
         "params",
@@ -44,8 +45,7 @@ const PROVIDER: Shape = Shape {
 };
 
 /// Provider keys of later versions.
-pub(super) const LATER_KEYS: &[&str] =
-    &["health", "ca", "proxy", "region", "project", "location", "errors"];
+pub(super) const LATER_KEYS: &[&str] = &["ca", "proxy", "region", "project", "location", "errors"];
 /// Wires of later versions.
 const LATER_WIRES: &[&str] = &["dashscope"];
 /// Headers that are weir's own, or would change how a message is framed.
@@ -157,7 +157,7 @@ fn provider(
     }
     let (timeouts, pool) = (waits::timeouts(v), waits::pool(v));
     let (retry, failover) = (waits::retry(v), waits::failover(v));
-    let (breaker, cooldown) = (heal::breaker(v), heal::cooldown(v));
+    let (breaker, cooldown, health) = (heal::breaker(v), heal::cooldown(v), heal::health(v));
     let (params, quirks) = (body::params(v), body::quirks(v));
     let (headers, offers) = (headers(v), offers::offers(v, currencies));
     let credentials = credentials?;
@@ -173,6 +173,7 @@ fn provider(
         failover,
         breaker,
         cooldown,
+        health,
         pool,
         headers,
         params,

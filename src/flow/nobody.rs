@@ -1,7 +1,7 @@
 //! What a caller is told when no target of its request can be asked.
 
 use super::ticket::Ticket;
-use crate::route::live::Block;
+use crate::route::live::{Block, DOWN_WAIT};
 use crate::route::need::Lack;
 use crate::route::rest::Why;
 use std::time::{Duration, Instant};
@@ -78,6 +78,7 @@ impl Blocked {
         let sooner = |old: Option<Duration>, new: Duration| Some(old.map_or(new, |o| o.min(new)));
         match block {
             Block::Open(left) => self.open = sooner(self.open, left),
+            Block::Down => self.open = sooner(self.open, DOWN_WAIT),
             Block::Resting(rest) if rest.is_rate() => {
                 self.rate = sooner(self.rate, rest.until.saturating_duration_since(now));
             }
@@ -94,7 +95,8 @@ impl Blocked {
         }
         match (self.open, self.rate, self.dead) {
             (Some(open), rate, _) => {
-                let why = "no provider of this model is healthy now (breakers are open)";
+                let why =
+                    "no provider of this model is healthy now (breakers are open, or probes fail)";
                 let wait = rate.map_or(open, |rate| rate.min(open));
                 ApiError::new(Code::NoHealthyUpstream, why).after(wait)
             }

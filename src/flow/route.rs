@@ -201,7 +201,7 @@ impl Ticket {
         }
         let Some(plan) = self.admission.as_ref().map(|a| &a.plan) else { return "failed" };
         match plan.blocks(now).first() {
-            Some((.., Block::Open(_))) => "unhealthy",
+            Some((.., Block::Open(_) | Block::Down)) => "unhealthy",
             Some((.., Block::Resting(rest))) if rest.is_rate() => "rate_limited",
             Some((.., Block::Full(_))) => "rate_limited",
             Some(_) => "credentials",

@@ -95,6 +95,28 @@ pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool
     Ok(Head { uri, headers })
 }
 
+/// Makes the head of a GET that shows whether the provider answers.
+///
+/// # Errors
+/// As above.
+pub fn probe(provider: &Provider, path: &str) -> Result<Head> {
+    let mut path = format!("{}{path}", provider.base.path);
+    let mut headers = Vec::with_capacity(4 + provider.headers.len());
+    set(&mut headers, header::HOST, &provider.base.authority())?;
+    set(&mut headers, header::ACCEPT, "application/json")?;
+    set(&mut headers, header::ACCEPT_ENCODING, "identity")?;
+    for (name, value) in &provider.headers {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .or_err(ErrorType::InternalError, "a header name of the provider's")?;
+        set(&mut headers, name, value)?;
+    }
+    if let Some(credential) = provider.credentials.iter().find(|c| c.weight > 0) {
+        pay(provider, credential, &mut headers, &mut path)?;
+    }
+    let uri = path.parse().or_err(ErrorType::InternalError, "the probe's path")?;
+    Ok(Head { uri, headers })
+}
+
 fn pay(
     provider: &Provider,
     credential: &Credential,

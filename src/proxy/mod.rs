@@ -9,6 +9,7 @@ pub mod dry;
 mod endpoint;
 mod flood;
 mod forward;
+pub mod health;
 mod intake;
 mod models;
 mod peer;

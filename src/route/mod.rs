@@ -3,6 +3,7 @@
 pub mod breaker;
 pub mod budget;
 pub mod caps;
+pub mod health;
 pub mod latency;
 pub mod live;
 pub mod need;

@@ -1,6 +1,7 @@
 //! A provider, compiled from its preset and its table: how it is reached, spoken to and waited for.
 
 use super::breaker::Rule;
+use super::health::Health;
 use super::live::ProviderLive;
 use super::rest::Cooldown;
 use crate::base::{Glob, ProviderId};
@@ -223,6 +224,8 @@ pub struct Provider {
     pub breaker: Rule,
     /// How long a credential is left alone.
     pub cooldown: Cooldown,
+    /// How it is probed, where it is.
+    pub health: Option<Health>,
     /// Kept connections.
     pub pool: Pool,
     /// Sent upstream on every request.

@@ -92,6 +92,7 @@ impl Plan {
         }
         match self.check(target, now) {
             Err(Block::Open(left)) => format!("its breaker is open for {} ms", left.as_millis()),
+            Err(Block::Down) => "it answers no health probe".into(),
             Err(Block::Full(full)) if full.busy => "its credentials are in full use".into(),
             Err(Block::Full(_)) => "a minute's share of its credentials is used up".into(),
             Err(Block::Resting(rest)) => match rest.why {

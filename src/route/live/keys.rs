@@ -140,6 +140,9 @@ impl ProviderLive {
         tokens: u64,
         now: Instant,
     ) -> Result<(), Block> {
+        if self.pulse.is_down() {
+            return Err(Block::Down);
+        }
         target.check(rule, now).map_err(Block::Open)?;
         let calm = |c: &Arc<CredentialLive>| c.rests.is_empty() && c.credential.caps.is_none();
         if target.rates.is_empty() && self.credentials.iter().all(calm) {

@@ -7,6 +7,7 @@ pub use keys::{CredentialLive, Key, Wanted};
 use super::breaker::{self, Breaker, Outcome, Rule, State};
 use super::budget::Budget;
 use super::caps::{Full, Seats};
+use super::health::Pulse;
 use super::latency::Latency;
 use super::rest::{Rest, Rests, Why};
 use super::{Provider, Table};
@@ -20,6 +21,9 @@ use std::time::{Duration, Instant};
 /// Models of one provider that are told apart. Names come from callers (`provider/anything`), so
 /// without a bound they could fill the memory; those beyond it share one state.
 const MODELS_MAX: usize = 1_000;
+
+/// What is waited for a provider that answers no probe: when the next one comes is not known here.
+pub const DOWN_WAIT: Duration = Duration::from_secs(1);
 
 /// Numbers credentials.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -58,6 +62,8 @@ pub struct TargetLive {
 pub enum Block {
     /// Its breaker is open, so much longer.
     Open(Duration),
+    /// Its provider answers no probe.
+    Down,
     /// Every credential rests; this rest ends first.
     Resting(Rest),
     /// Our own caps of every credential that does not rest are used up; of this one the shortest.
@@ -69,6 +75,7 @@ impl Block {
     fn rank(self, now: Instant) -> (bool, Duration) {
         match self {
             Self::Open(wait) => (false, wait),
+            Self::Down => (false, DOWN_WAIT),
             Self::Full(full) => (false, full.wait),
             Self::Resting(rest) => (!rest.is_rate(), rest.until.saturating_duration_since(now)),
         }
@@ -182,6 +189,8 @@ pub struct ProviderLive {
     turns: Turns,
     /// Its retries.
     pub budget: Arc<Budget>,
+    /// Its probes.
+    pub pulse: Arc<Pulse>,
     models: RwLock<HashMap<Arc<str>, Arc<TargetLive>>>,
 }
 
@@ -197,6 +206,7 @@ impl ProviderLive {
             credentials: provider.credentials.iter().map(live).collect(),
             turns: Turns::default(),
             budget: Arc::new(Budget::new(now)),
+            pulse: Arc::default(),
             models: RwLock::default(),
         }
     }
@@ -223,7 +233,7 @@ impl ProviderLive {
     pub fn each_target(&self, mut tell: impl FnMut(&str, State)) {
         for live in self.models.read().values() {
             let name = if live.model.is_empty() { "other" } else { &*live.model };
-            tell(name, live.state());
+            tell(name, if self.pulse.is_down() { State::Open } else { live.state() });
         }
     }
 
@@ -256,6 +266,9 @@ impl Registry {
         for (id, provider) in &table.providers {
             let kept = providers.remove(id).map(|old| old.onto(provider, now));
             let live = kept.unwrap_or_else(|| Arc::new(ProviderLive::new(provider, now)));
+            if provider.health.is_none() {
+                live.pulse.forget();
+            }
             let live = provider.live.get_or_init(|| live).clone();
             providers.insert(id.clone(), live);
         }
@@ -301,8 +314,8 @@ impl ProviderLive {
         };
         let credentials = fresh.credentials.iter().map(known).collect();
         let models = RwLock::new(self.models.read().clone());
-        let (id, budget) = (self.id.clone(), self.budget.clone());
-        Arc::new(Self { id, credentials, turns: fresh.turns, budget, models })
+        let (id, budget, pulse) = (self.id.clone(), self.budget.clone(), self.pulse.clone());
+        Arc::new(Self { id, credentials, turns: fresh.turns, budget, pulse, models })
     }
 }
 

@@ -32,7 +32,7 @@ impl Plan {
                     (rest.until.saturating_duration_since(now), named)
                 }
                 Block::Full(full) => (full.wait, true),
-                Block::Resting(_) | Block::Open(_) => return None,
+                Block::Resting(_) | Block::Open(_) | Block::Down => return None,
             };
             let ready = self.waits + 1 < retry.attempts && left <= retry.max_backoff;
             (heals && ready && !self.model.return_429).then_some((left, retry.backoff))

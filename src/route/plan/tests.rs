@@ -50,6 +50,7 @@ fn provider(name: &str, keys: usize) -> Provider {
         failover: Failover { on: all, max_elapsed: None },
         breaker: Rule { min_requests: 4, open_for: SECOND, ..Rule::default() },
         cooldown: Cooldown::default(),
+        health: None,
         pool: Pool { idle_timeout: None, max_age: None },
         headers: Vec::new(),
         params: weir_filters::wire::Params::default(),
