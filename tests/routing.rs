@@ -3,6 +3,7 @@
 
 mod credentials;
 mod health;
+mod reasons;
 mod tiers;
 
 use crate::failover::{QUICK, first};

@@ -35,6 +35,7 @@ const PROVIDER: Shape = Shape {
         "cooldown",
         "health",
         "pool",
+        "idempotency_header",
         "headers",
         "params",
         "quirks",
@@ -159,6 +160,7 @@ fn provider(
     let (retry, failover) = (waits::retry(v), waits::failover(v));
     let (breaker, cooldown, health) = (heal::breaker(v), heal::cooldown(v), heal::health(v));
     let (params, quirks) = (body::params(v), body::quirks(v));
+    let idempotency = idempotency(v);
     let (headers, offers) = (headers(v), offers::offers(v, currencies));
     let credentials = credentials?;
     Some(Provider {
@@ -175,6 +177,7 @@ fn provider(
         cooldown,
         health,
         pool,
+        idempotency,
         headers,
         params,
         quirks,
@@ -275,6 +278,20 @@ fn parse_base(url: &str) -> Result<Base, String> {
         return Err("https needs a host name: certificates are verified by name".into());
     }
     Ok(Base { tls, host, port, path: uri.path().trim_end_matches('/').to_owned() })
+}
+
+/// `idempotency_header`, in lower case.
+fn idempotency(v: &View<'_>) -> Option<http::HeaderName> {
+    let (key, name) = ("idempotency_header", v.text("idempotency_header")?);
+    let lower = name.to_ascii_lowercase();
+    if OWN_HEADERS.contains(&lower.as_str()) || CREDENTIAL_HEADERS.contains(&lower.as_str()) {
+        v.fault(key, format!("{name:?} has another meaning"));
+    }
+    let found = http::HeaderName::from_bytes(lower.as_bytes());
+    if found.is_err() {
+        v.fault(key, format!("{name:?} is no header name"));
+    }
+    found.ok()
 }
 
 fn headers(v: &View<'_>) -> Vec<(String, String)> {

@@ -29,6 +29,8 @@ pub struct Attempt {
     pub provider: Arc<Provider>,
     /// With what.
     pub credential: Option<Arc<Credential>>,
+    /// What all tries of its request bear alike, for a provider that knows it again by it.
+    pub idempotency: Option<String>,
     /// The request.
     pub outgoing: Outgoing,
     /// For the reply's filter.
@@ -144,7 +146,10 @@ impl Ticket {
             status: 0,
             sent: false,
         });
-        Ok(Some(Attempt { provider, credential: key.credential, outgoing, context, memo }))
+        let same = || format!("weir-{}", self.event_id.0.simple());
+        let idempotency = provider.idempotency.as_ref().map(|_| same());
+        let credential = key.credential;
+        Ok(Some(Attempt { provider, credential, idempotency, outgoing, context, memo }))
     }
 
     /// The running try is connected: from here on the provider may have seen it.
@@ -221,6 +226,9 @@ impl Ticket {
             seat.settle(refused.then_some(0));
         }
         let rests = rest(&running, failure, now);
+        if failure.class == Class::ContentFilter && running.provider.failover.on.filter {
+            return admission.plan.failed(Fault::Filter, now, None, |_| 0);
+        }
         if final_class(failure.class) {
             return if self.goes_longer(failure.class) { Next::Other } else { Next::Stop };
         }
@@ -285,6 +293,7 @@ fn label(fault: Fault, failure: &Failure) -> String {
         Fault::Invalid => failure.code.clone().unwrap_or_else(|| "invalid".into()),
         Fault::Auth => "auth".into(),
         Fault::Quota => "quota".into(),
+        Fault::Filter => "content_filter".into(),
     }
 }
 
@@ -297,7 +306,7 @@ fn judge(fault: Fault, failure: &Failure) -> Outcome {
     );
     match fault {
         Fault::Status(status) if status < 500 => Outcome::Neutral,
-        Fault::Auth | Fault::Quota => Outcome::Neutral,
+        Fault::Auth | Fault::Quota | Fault::Filter => Outcome::Neutral,
         _ if health => Outcome::Bad,
         _ => Outcome::Neutral,
     }

@@ -195,6 +195,7 @@ impl Ticket {
                 Class::RateLimited | Class::RateHopeless => "rate_limited",
                 Class::Auth | Class::Quota => "credentials",
                 Class::ContextLength => "context_length",
+                Class::ContentFilter => "content_filter",
                 Class::Timeout => "timeout",
                 _ => "failed",
             };

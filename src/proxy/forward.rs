@@ -83,6 +83,9 @@ pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool
     for (name, value) in &attempt.outgoing.headers {
         set(&mut headers, HeaderName::from_static(name), value)?;
     }
+    if let (Some(name), Some(key)) = (&provider.idempotency, &attempt.idempotency) {
+        set(&mut headers, name.clone(), key)?;
+    }
     for (name, value) in &provider.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
             .or_err(ErrorType::InternalError, "a header name of the provider's")?;

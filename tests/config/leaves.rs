@@ -64,6 +64,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.cooldown.quota", r#""1s""#),
     ("providers.openai.cooldown.auth", r#""1s""#),
     ("providers.openai.cooldown.rate", r#""1s""#),
+    ("providers.openai.idempotency_header", r#""x-once""#),
     ("providers.openai.health.path", r#""/v1""#),
     ("providers.openai.health.every", r#""1s""#),
     ("providers.openai.health.timeout", r#""1s""#),
@@ -331,7 +332,8 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     same(&part(&["admin"], &["token", "metrics_listen"]), "");
     same(&part(&["store"], &[]), "");
     same(&part(&["log"], &[]), "");
-    let examples = ["api_keys", "api_version", "health", "headers", "params", "models"];
+    let examples =
+        ["api_keys", "api_version", "idempotency_header", "health", "headers", "params", "models"];
     let openai = "[providers.openai]\n";
     // Said, `reply` holds for embeddings too, whose own default is shorter.
     let said = part(&["providers", "openai"], &examples).replace("reply = \"5m\"\n", "");

@@ -23,6 +23,7 @@ fn provider(name: &str, keys: usize) -> Provider {
         first_token: true,
         reply: true,
         invalid: true,
+        filter: false,
         server: true,
         statuses: vec![429],
     };
@@ -52,6 +53,7 @@ fn provider(name: &str, keys: usize) -> Provider {
         cooldown: Cooldown::default(),
         health: None,
         pool: Pool { idle_timeout: None, max_age: None },
+        idempotency: None,
         headers: Vec::new(),
         params: weir_filters::wire::Params::default(),
         quirks: weir_filters::wire::Quirks::default(),
