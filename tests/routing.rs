@@ -2,6 +2,7 @@
 //! provider and the ledger see them.
 
 mod credentials;
+mod hazards;
 mod health;
 mod reasons;
 mod tiers;

@@ -11,6 +11,7 @@ use pingora::http::RequestHeader;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 /// How often a new config is looked at for providers to probe.
@@ -21,7 +22,7 @@ type Ended = (Arc<Provider>, Result<(), String>);
 
 /// Probes every provider that wants it, for as long as this is polled.
 pub async fn run(resolver: Arc<Resolver>, gateway: Arc<Gateway>) {
-    let connector = Arc::new(Connector::new(None));
+    let connector: Arc<OnceCell<Connector>> = Arc::default();
     let mut due: HashMap<ProviderId, Instant> = HashMap::new();
     let mut running: JoinSet<Ended> = JoinSet::new();
     loop {
@@ -66,10 +67,23 @@ fn note(provider: &Provider, result: &Result<(), String>, now: Instant) -> Optio
     provider.health.as_ref().map(|health| pulse.wait(health))
 }
 
-async fn probe(connector: Arc<Connector>, resolver: Arc<Resolver>, of: Arc<Provider>) -> Ended {
+async fn probe(
+    connector: Arc<OnceCell<Connector>>,
+    resolver: Arc<Resolver>,
+    of: Arc<Provider>,
+) -> Ended {
     let result = match &of.health {
         Some(health) => {
-            let answer = ask(&connector, &resolver, &of, health);
+            // Made when it is needed: it reads every certificate of the system, which takes longer
+            // than others on this thread may wait.
+            let made = connector.get_or_try_init(|| async {
+                tokio::task::spawn_blocking(|| Connector::new(None)).await
+            });
+            let connector = match made.await {
+                Ok(connector) => connector,
+                Err(error) => return (of.clone(), Err(error.to_string())),
+            };
+            let answer = ask(connector, &resolver, &of, health);
             match tokio::time::timeout(health.timeout, answer).await {
                 Ok(Ok(status)) if status < 500 => Ok(()),
                 Ok(Ok(status)) => Err(format!("status {status}")),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
         /// Over any stretch no more begins than its share of a minute and one whole bucket, never
         /// more run at once than may, and when all is given back nothing is left taken.
         #[test]
