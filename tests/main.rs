@@ -16,6 +16,7 @@ mod demo;
 mod dialects;
 mod embeddings;
 mod errors;
+mod explain;
 mod failover;
 mod hazards;
 mod keys;

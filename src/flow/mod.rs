@@ -4,6 +4,7 @@ pub mod admit;
 pub mod attempt;
 pub mod budget;
 pub mod drain;
+pub mod explain;
 #[cfg(debug_assertions)]
 pub mod failpoint;
 pub mod finish;

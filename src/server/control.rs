@@ -5,6 +5,7 @@ use super::reload::Reloads;
 use super::{Banner, Claim, EXIT_OK, EXIT_UNAVAILABLE, Shared, notify};
 use crate::flow::Gateway;
 use crate::meter::Stop;
+use crate::proxy::health;
 use crate::proxy::resolver::{self, Resolver};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -63,6 +64,7 @@ async fn control(mut parts: Parts) -> u8 {
     tokio::task::yield_now().await;
     let _ = parts.hearing.send(()); // nobody waits only where the process is ending
     let addresses = tokio::spawn(resolver::run(parts.resolver.clone(), parts.gateway.clone()));
+    let probes = tokio::spawn(health::run(parts.resolver.clone(), parts.gateway.clone()));
     if let Err(code) = announce(&mut parts).await {
         return code;
     }
@@ -72,6 +74,7 @@ async fn control(mut parts: Parts) -> u8 {
     .await;
     signals.abort();
     addresses.abort();
+    probes.abort();
     settle(parts);
     EXIT_OK
 }

@@ -79,6 +79,9 @@ impl Exchange {
             return Ok(Turn::On);
         };
         ticket.replied(status);
+        if header.status.is_success() {
+            ticket.told_left(&|name| look(&header.headers, name), batch.now);
+        }
         self.replying = if !header.status.is_success() {
             clock.arm(Timer::ErrorBody, batch.now, Some(ERROR_BODY_WAIT));
             let headers = header.headers.clone();
@@ -364,8 +367,7 @@ pub(super) fn read_error(
     body: &[u8],
     words: Option<&ErrorMap>,
 ) -> (Fault, Failure) {
-    let look = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let failure = classify(status, &look, body);
+    let failure = classify(status, &|name| look(headers, name), body);
     let failure = match words {
         Some(words) => words.refine(failure, false),
         None => failure,
@@ -377,6 +379,15 @@ pub(super) fn read_error(
         _ => Fault::Status(status),
     };
     (fault, failure)
+}
+
+/// A reply's header. Dates are measured against the provider's own clock, or ours where it tells
+/// none.
+fn look(headers: &HeaderMap, name: &str) -> Option<String> {
+    let found = headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    // RFC 9110, section 5.6.7
+    let ours = || jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    found.or_else(|| (name == "date").then(ours))
 }
 
 fn is_cut(failure: &Failure) -> bool {
