@@ -1,5 +1,5 @@
 # The two that a newcomer needs: `make run` and `make test`. Both install what they need on Debian.
-.PHONY: run test lint bench load memory soak check install dist
+.PHONY: run test test-clients lint bench load memory soak check install dist
 PREFIX ?= /usr/local
 DESTDIR ?=
 
@@ -11,6 +11,11 @@ run: # builds, starts the gateway with two simulated providers, prints a curl li
 test: # every test, with a count at the end
 	.ci/deps build test
 	.ci/test
+
+test-clients: # Claude Code, Codex and the Node SDKs against the gateway
+	.ci/deps build node
+	cargo build --locked && tests/clients/node/install target/clients
+	python3 tests/clients/node.py target/debug/weir target/clients
 
 lint: # format and clippy, warnings are errors
 	.ci/deps build lint

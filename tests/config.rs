@@ -4,6 +4,8 @@ mod files;
 mod leaves;
 mod limits;
 mod money;
+mod papers;
+mod parts;
 mod start;
 
 use std::path::Path;
@@ -48,6 +50,14 @@ fn faults(text: &str) -> String {
 fn check(text: &str, fault: &str) {
     let found = faults(text);
     assert!(found.contains(fault) && found.lines().count() == 1, "{text}\n{found}\nwanted {fault}");
+}
+
+/// A credential that is sent as it is.
+fn bare(credential: &weir::base::Credential) -> String {
+    match &credential.proof {
+        weir::base::Proof::Bare(secret) => secret.expose().to_owned(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A provider without a preset, named `p`, with one priced model `m`.
@@ -112,27 +122,17 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
     }
     let p = |line: &str| format!("[providers.ollama]\n{line}\n");
     let m = |line: &str| format!("{P}[models.x]\ntargets = [\"p/m\"]\n{line}\n");
-    let k = |line: &str| format!("[keys.k]\nsecret = \"env:SET\"\n{line}\n");
     let price = |line: &str| {
         p(&format!("[providers.ollama.models.x]\nprice = {{ input = 0, output = 0, {line} }}"))
     };
     let refused = [
-        "[server]\ntls = { listen = [] }".to_owned(),
-        "[admin]\ntls = {}".into(),
+        "[admin]\ntls = {}".to_owned(),
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
-        p("health = { path = \"/\" }"),
-        p("ca = \"file:x\""),
-        p("proxy = \"http://x\""),
-        p("http2 = true"),
-        p("region = \"eu\""),
-        p("auth = \"sigv4\""),
-        p("auth = \"oauth\""),
-        p("api_keys = [{ value = \"env:SET\", limits = { rpm = 1 } }]"),
+        p("proxy = \"socks5://x\""),
         price("batch = 0.5"),
         price("input_audio = 1.0"),
         m("hedge = { after = \"2s\" }"),
         m("cache = { exact = \"on\" }"),
-        k("max_budget_tier = \"low\""),
         "[alerts]\nwebhook = \"env:SET\"".into(),
         "[key_defaults]\nmodels = [\"*\"]".into(),
         "[user_defaults]\nmax_budget_tier = \"low\"".into(),

@@ -1,20 +1,26 @@
 //! One try: the next target, its credential and its request; and what follows when it fails.
 
 use super::ticket::{Running, Ticket};
-use crate::base::Credential;
+use crate::base::{Credential, Proof, Secret};
 use crate::config::Unpriced;
 use crate::meter::Attempt as Tried;
 use crate::route::breaker::Outcome;
-use crate::route::live::Pass;
+use crate::route::live::{Block, Pass, Wanted};
 use crate::route::plan::Next;
 use crate::route::rest::{Rest, Why};
 use crate::route::{Choice, Fault, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::Memo;
-use weir_filters::error::{ApiError, Class, Code, Failure};
+use weir_filters::error::{ApiError, Class, Code, Failure, spent};
 use weir_filters::usage::{Price, Usage};
-use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap};
+use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap, Wire};
+
+/// A credential rests no longer than this, whatever its provider says: then it is asked again, and
+/// may say it once more. No mistake of a provider's clock puts it out for ever.
+const REST_MAX: Duration = Duration::from_secs(3_600);
+/// The same where it was not turned away yet.
+const SPENT_REST_MAX: Duration = Duration::from_secs(60);
 
 /// What a try sends, and to whom.
 #[derive(Debug)]
@@ -23,6 +29,10 @@ pub struct Attempt {
     pub provider: Arc<Provider>,
     /// With what.
     pub credential: Option<Arc<Credential>>,
+    /// What it shows of it, where that is no signature.
+    pub token: Option<Secret>,
+    /// What all tries of its request bear alike, for a provider that knows it again by it.
+    pub idempotency: Option<String>,
     /// The request.
     pub outgoing: Outgoing,
     /// For the reply's filter.
@@ -36,7 +46,8 @@ pub struct Attempt {
 pub enum Step {
     /// It is made.
     Try(Box<Attempt>),
-    /// Everybody is too fast, and one of them not for long: after this wait it is asked for again.
+    /// Everybody is too fast or without a token, and one of them not for long: after this wait it
+    /// is asked for again.
     Wait(Duration),
 }
 
@@ -51,6 +62,9 @@ impl Ticket {
             let Some(admission) = self.admission.as_mut() else {
                 return Err(ApiError::new(Code::Internal, "a try without an admission"));
             };
+            if let Some(wait) = admission.plan.awaits_token(now) {
+                return Ok(Step::Wait(wait));
+            }
             let Some(choice) = admission.plan.choose(now) else {
                 if admission.plan.force(now) || self.fall_back(now) || self.relax() {
                     continue;
@@ -86,15 +100,21 @@ impl Ticket {
         let Some(admission) = self.admission.as_mut() else { return Ok(None) };
         let provider = choice.provider.clone();
         let Ok(pass) = Pass::take(&choice.live, &provider.breaker, now) else { return Ok(None) };
-        let insist = admission.plan.insists();
-        let key = match provider.live(now).credential(&choice.live, insist, now) {
+        let wanted = Wanted { insist: admission.plan.insists(), tokens: admission.need.tokens() };
+        let key = match provider.live(now).credential(&choice.live, wanted, now) {
             Ok(key) => key,
-            Err(rest) if rest.is_rate() && admission.plan.model().return_429 => {
+            Err(Block::Resting(rest)) if rest.is_rate() && admission.plan.model().return_429 => {
                 let why = "the provider limits our rate now";
                 let wait = rest.until.saturating_duration_since(now);
                 return Err(ApiError::new(Code::UpstreamRateLimited, why).after(wait));
             }
             Err(_) => return Ok(None),
+        };
+        let token = match key.credential.as_ref().map(|c| c.proof.show(now)) {
+            None => None,
+            Some(Ok(token)) => token,
+            // It ended between the two looks.
+            Some(Err(_)) => return Ok(None),
         };
         let offer = provider.offer(&choice.model);
         let ask = Ask {
@@ -106,7 +126,7 @@ impl Ticket {
             base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
-        let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
+        let (mut outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
         if admission.plan.model().strict
             && let Some(field) = outgoing.dropped.first()
         {
@@ -126,18 +146,25 @@ impl Ticket {
         };
         let price = offer.and_then(|o| o.price.clone()).or_else(|| self.default_price());
         self.record.dropped = outgoing.dropped.clone();
+        if !memo.parts().is_empty() || self.parts.is_begun() {
+            self.portion(&mut outgoing, memo.parts(), (&provider.id, &choice.model));
+        }
         self.running = Some(Running {
             provider: provider.clone(),
             model: choice.model.clone(),
             credential: key.credential.clone(),
             key: key.at,
             pass: Some(pass),
+            seat: key.seat,
             price,
             began: now,
             status: 0,
             sent: false,
         });
-        Ok(Some(Attempt { provider, credential: key.credential, outgoing, context, memo }))
+        let same = || format!("weir-{}", self.event_id.0.simple());
+        let idempotency = provider.idempotency.as_ref().map(|_| same());
+        let credential = key.credential;
+        Ok(Some(Attempt { provider, credential, token, idempotency, outgoing, context, memo }))
     }
 
     /// The running try is connected: from here on the provider may have seen it.
@@ -153,6 +180,23 @@ impl Ticket {
         if let Some(running) = self.running.as_mut() {
             running.status = status;
         }
+    }
+
+    /// A good reply's headers tell what is left of the provider's limits. Where that is too little
+    /// for another request like this one, the credential rests for this model as if it had been
+    /// turned away, by our own guess: others are asked first while there are others.
+    pub fn told_left(&mut self, header: &dyn Fn(&str) -> Option<String>, now: Instant) {
+        let (Some(running), Some(admission)) = (&self.running, &self.admission) else { return };
+        let provider = &running.provider;
+        if provider.credentials.len() < 2 && !admission.plan.has_other() {
+            return;
+        }
+        let anthropic = provider.wire == Wire::Anthropic;
+        let Some(spent) = spent(anthropic, admission.prompt_tokens, header) else { return };
+        let wait = spent.reset.unwrap_or(provider.cooldown.rate).min(SPENT_REST_MAX);
+        let rest = Rest { until: now + wait, why: Why::Rate, named: false };
+        let live = provider.live(now);
+        live.lie_down(&live.target(&running.model, now), running.key, rest, now);
     }
 
     /// The running try met a pooled connection that had died: it does not count.
@@ -191,7 +235,18 @@ impl Ticket {
             let counts = bad && (pass.is_probe() || admission.plan.first_bad());
             pass.settle(if counts { Outcome::Bad } else { Outcome::Neutral }, now);
         }
+        if let Some(seat) = running.seat.take().filter(|_| running.sent) {
+            // A status is no answer; what was cut or came too late may have been worked on.
+            let refused = matches!(fault, Fault::Status(_) | Fault::Auth | Fault::Quota);
+            seat.settle(refused.then_some(0));
+        }
+        if failure.class == Class::Auth && running.renews(now) && admission.plan.renew(now) {
+            return Next::Again(Duration::ZERO);
+        }
         let rests = rest(&running, failure, now);
+        if failure.class == Class::ContentFilter && running.provider.failover.on.filter {
+            return admission.plan.failed(Fault::Filter, now, None, |_| 0);
+        }
         if final_class(failure.class) {
             return if self.goes_longer(failure.class) { Next::Other } else { Next::Stop };
         }
@@ -238,6 +293,16 @@ impl Ticket {
     }
 }
 
+impl Running {
+    /// The provider has refused its token, and another one is fetched.
+    fn renews(&self, now: Instant) -> bool {
+        match self.credential.as_ref().map(|credential| &credential.proof) {
+            Some(Proof::Lease(lease)) => lease.refused(now),
+            _ => false,
+        }
+    }
+}
+
 /// Errors of the request itself: no other target would take it either.
 fn final_class(class: Class) -> bool {
     matches!(
@@ -256,6 +321,7 @@ fn label(fault: Fault, failure: &Failure) -> String {
         Fault::Invalid => failure.code.clone().unwrap_or_else(|| "invalid".into()),
         Fault::Auth => "auth".into(),
         Fault::Quota => "quota".into(),
+        Fault::Filter => "content_filter".into(),
     }
 }
 
@@ -268,7 +334,7 @@ fn judge(fault: Fault, failure: &Failure) -> Outcome {
     );
     match fault {
         Fault::Status(status) if status < 500 => Outcome::Neutral,
-        Fault::Auth | Fault::Quota => Outcome::Neutral,
+        Fault::Auth | Fault::Quota | Fault::Filter => Outcome::Neutral,
         _ if health => Outcome::Bad,
         _ => Outcome::Neutral,
     }
@@ -281,7 +347,7 @@ fn rest(running: &Running, failure: &Failure, now: Instant) -> bool {
     let (why, wait) = match failure.class {
         Class::Auth => (Why::Auth, cooldown.auth),
         Class::Quota => (Why::Quota, cooldown.quota),
-        Class::RateLimited => (Why::Rate, named.unwrap_or(cooldown.rate)),
+        Class::RateLimited => (Why::Rate, named.unwrap_or(cooldown.rate).min(REST_MAX)),
         _ => return false,
     };
     let rest = Rest { until: now + wait, why, named: named.is_some() };
@@ -300,8 +366,11 @@ fn rest(running: &Running, failure: &Failure, now: Instant) -> bool {
 /// Whether the target is asked again at once, with another of its credentials.
 fn other_key(plan: &mut Plan, fault: Fault, now: Instant) -> bool {
     let Some(choice) = plan.current().cloned() else { return false };
-    let free = choice.provider.live(now).credential(&choice.live, false, now);
-    free.is_ok_and(|key| key.credential.is_some()) && plan.other_key(fault, now)
+    let live = choice.provider.live(now);
+    let free = live.check(&choice.live, &choice.provider.breaker, plan.tokens(), now);
+    !matches!(free, Err(Block::Resting(_) | Block::Full(_)))
+        && !choice.provider.credentials.is_empty()
+        && plan.other_key(fault, now)
 }
 
 /// Whole milliseconds, saturating.

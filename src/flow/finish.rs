@@ -68,6 +68,9 @@ impl Ticket {
 
     pub(super) fn write(&mut self, mut ending: Ending<'_>) -> Committed {
         self.done = true;
+        if ending.outcome != Outcome::Success {
+            self.waste_parts();
+        }
         let mut tap = ending.tap.take();
         let measured = self.measure(ending.outcome, tap.as_deref_mut());
         self.learn(ending.outcome, &measured, tap.as_deref());
@@ -80,6 +83,9 @@ impl Ticket {
         if let Some(running) = self.running.as_mut() {
             if let Some(pass) = running.pass.take() {
                 pass.settle(judge(&ending), Instant::now());
+            }
+            if let Some(seat) = running.seat.take().filter(|_| running.sent) {
+                seat.settle(Some(measured.usage.total()));
             }
             let error =
                 (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());

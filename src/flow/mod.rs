@@ -4,6 +4,7 @@ pub mod admit;
 pub mod attempt;
 pub mod budget;
 pub mod drain;
+pub mod explain;
 #[cfg(debug_assertions)]
 pub mod failpoint;
 pub mod finish;
@@ -12,6 +13,7 @@ pub mod govern;
 pub mod keyring;
 pub mod minted;
 mod nobody;
+mod parts;
 mod route;
 mod spent;
 mod tell;

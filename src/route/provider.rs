@@ -1,40 +1,36 @@
 //! A provider, compiled from its preset and its table: how it is reached, spoken to and waited for.
 
 use super::breaker::Rule;
+use super::health::Health;
 use super::live::ProviderLive;
 use super::rest::Cooldown;
+pub use crate::base::Base;
 use crate::base::{Glob, ProviderId};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use weir_filters::error::ErrorMap;
 use weir_filters::tokens::Encoding;
 use weir_filters::usage::Price;
 use weir_filters::wire::{Params, Quirks, Wire};
 
-/// `base_url`, taken apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Base {
-    /// `https`.
-    pub tls: bool,
-    /// Host name or address, without brackets.
-    pub host: String,
-    /// Port; 443 or 80 where the URL has none.
-    pub port: u16,
-    /// Path without a trailing slash: `/v1`, or empty.
-    pub path: String,
+/// Authorities whose certificates are believed, in place of the system's.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    /// In the form Pingora takes them.
+    pub roots: Arc<Box<[openssl::x509::X509]>>,
+    /// Tells one set from another.
+    pub mark: u64,
 }
 
-impl Base {
-    /// The `Host` header: with the port where it is not the scheme's own, IPv6 in brackets.
-    #[must_use]
-    pub fn authority(&self) -> String {
-        let host =
-            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == if self.tls { 443 } else { 80 } {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
-    }
+/// An HTTP proxy on the way to a provider; what goes through it is a tunnel (`CONNECT`).
+#[derive(Debug, Clone)]
+pub struct Through {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port; 80 where the URL has none.
+    pub port: u16,
+    /// The whole value of `proxy-authorization`.
+    pub authorization: Option<crate::base::Secret>,
 }
 
 /// Where the credential goes.
@@ -88,6 +84,8 @@ pub enum Fault {
     Auth,
     /// The account is out of money or quota (402 and its kin).
     Quota,
+    /// The request's content was refused.
+    Filter,
 }
 
 /// A set of faults, as `on = [...]` writes it.
@@ -103,6 +101,8 @@ pub struct Faults {
     pub reply: bool,
     /// `invalid`
     pub invalid: bool,
+    /// `content_filter`
+    pub filter: bool,
     /// `5xx`: every status from 500 on.
     pub server: bool,
     /// Single statuses: `429`, `503`, `529`.
@@ -121,6 +121,7 @@ impl Faults {
             Fault::Reply => self.reply,
             Fault::Invalid => self.invalid,
             Fault::Status(s) => (s >= 500 && self.server) || self.statuses.contains(&s),
+            Fault::Filter => self.filter,
             Fault::Auth | Fault::Quota => true,
         }
     }
@@ -207,6 +208,12 @@ pub struct Provider {
     pub wire: Wire,
     /// Where it is.
     pub base: Base,
+    /// Whom its certificate must be of; `None`: anybody the system trusts.
+    pub trust: Option<Trust>,
+    /// The proxy in between.
+    pub through: Option<Arc<Through>>,
+    /// It is spoken to in HTTP/2.
+    pub http2: bool,
     /// How it is paid.
     pub auth: Auth,
     /// With what; never empty unless `auth` is `None`.
@@ -223,14 +230,20 @@ pub struct Provider {
     pub breaker: Rule,
     /// How long a credential is left alone.
     pub cooldown: Cooldown,
+    /// How it is probed, where it is.
+    pub health: Option<Health>,
     /// Kept connections.
     pub pool: Pool,
+    /// The header by which it knows a request again: all tries of one bear the same key.
+    pub idempotency: Option<http::HeaderName>,
     /// Sent upstream on every request.
     pub headers: Vec<(String, String)>,
     /// Body edits.
     pub params: Params,
     /// Deviations of its wire.
     pub quirks: Quirks,
+    /// Its own words for failures.
+    pub errors: ErrorMap,
     /// What it offers: exact names first, then patterns, the longest first.
     pub offers: Vec<Offer>,
     /// What is known of it; set when a gateway adopts its table.

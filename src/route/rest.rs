@@ -35,6 +35,8 @@ pub enum Why {
     Quota = 2,
     /// It was refused.
     Auth = 3,
+    /// It is exchanged for a token, which is being fetched.
+    Token = 4,
 }
 
 /// One rest.
@@ -54,6 +56,12 @@ impl Rest {
     #[must_use]
     pub fn is_rate(&self) -> bool {
         self.why == Why::Rate
+    }
+
+    /// Over soon, if it is not too long: a rate, or a token on its way.
+    #[must_use]
+    pub fn heals(&self) -> bool {
+        matches!(self.why, Why::Rate | Why::Token)
     }
 
     /// Too fast by our guess of its length.
@@ -100,7 +108,9 @@ impl Rests {
             return true;
         };
         let news = old.why < new.why;
-        if news || (old.why == new.why && old.until < new.until) {
+        // What a provider has named stands against any guess of ours.
+        let longer = (old.named, old.until) < (new.named, new.until);
+        if news || (old.why == new.why && longer) {
             *old = new;
         }
         news
@@ -125,6 +135,16 @@ mod tests {
         assert_eq!(bed.of(1, now + 6 * SECOND), Some(rest(7, Why::Rate)));
         assert_eq!((bed.of(2, now), bed.of(1, now + 7 * SECOND)), (None, None));
         assert!(bed.is_empty());
+    }
+
+    #[test]
+    fn a_named_time_stands_against_a_longer_guess() {
+        let (bed, now) = (Rests::default(), Instant::now());
+        let rest = |n: u32, named| Rest { until: now + n * SECOND, why: Why::Rate, named };
+        bed.lie_down(1, rest(60, false), now);
+        bed.lie_down(1, rest(7, true), now);
+        bed.lie_down(1, rest(90, false), now);
+        assert_eq!(bed.of(1, now), Some(rest(7, true)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::reload::Reloads;
 use super::{Banner, Claim, EXIT_OK, EXIT_UNAVAILABLE, Shared, listen, notify};
 use crate::flow::Gateway;
 use crate::meter::Stop;
+use crate::proxy::health;
 use crate::proxy::resolver::{self, Resolver};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -68,6 +69,7 @@ async fn control(mut parts: Parts) -> u8 {
     tokio::task::yield_now().await;
     let _ = parts.hearing.send(()); // nobody waits only where the process is ending
     let addresses = tokio::spawn(resolver::run(parts.resolver.clone(), parts.gateway.clone()));
+    let probes = tokio::spawn(health::run(parts.resolver.clone(), parts.gateway.clone()));
     if let Err(code) = announce(&mut parts).await {
         return code;
     }
@@ -78,6 +80,7 @@ async fn control(mut parts: Parts) -> u8 {
     told.abort();
     signals.abort();
     addresses.abort();
+    probes.abort();
     notify::notify(&format!("STATUS=writing the ledger\n{}", notify::extend(EXTENSION)));
     settle(parts);
     pulse.abort();
@@ -120,7 +123,8 @@ async fn announce(parts: &mut Parts) -> Result<(), u8> {
     let banner = parts.banner.take();
     let mut text = String::new();
     for claim in &parts.claims {
-        text.push_str(&format!("listening on http://{}\n", claim.address));
+        let scheme = if claim.tls { "https" } else { "http" };
+        text.push_str(&format!("listening on {scheme}://{}\n", claim.address));
     }
     if let Some(admin) = parts.admin {
         text.push_str(&format!("admin on http://{admin}\n"));
