@@ -105,10 +105,7 @@ impl Exchange {
                 let mut step = Step::default();
                 if len > 0 {
                     #[cfg(debug_assertions)]
-                    {
-                        failpoint::pass(failpoint::Point::PanicInFilter);
-                        failpoint::pass(failpoint::Point::HoldInFilter);
-                    }
+                    failpoint::in_filter();
                     filter.feed(piece, &mut step);
                 }
                 self.unwatched += len;
@@ -276,7 +273,7 @@ impl Exchange {
             many => many.concat().into(),
         };
         #[cfg(debug_assertions)]
-        failpoint::pass(failpoint::Point::PanicInFilter);
+        failpoint::in_filter();
         if ticket.has_more_parts() {
             return match ticket.part(body, batch.now) {
                 Ok(next) => {
