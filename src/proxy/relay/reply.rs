@@ -3,7 +3,7 @@
 use super::super::answer;
 use super::super::session::{Clock, REJECTED, Timer};
 use super::batch::Batch;
-use super::{Exchange, Reading, Replying, Sent, Turn};
+use super::{Exchange, Reading, Replying, Sent, Turn, refusal};
 use crate::flow::Ticket;
 #[cfg(debug_assertions)]
 use crate::flow::failpoint;
@@ -11,12 +11,12 @@ use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
 use std::time::{Duration, Instant};
-use weir_filters::error::{ApiError, Class, ErrorMap, Failure, classify};
+use weir_filters::error::{ApiError, Class, Failure};
 use weir_filters::wire::{End, Step};
 
 /// An error body beyond this is not read: no message is longer.
@@ -80,7 +80,7 @@ impl Exchange {
         };
         ticket.replied(status);
         if header.status.is_success() {
-            ticket.told_left(&|name| look(&header.headers, name), batch.now);
+            ticket.told_left(&|name| refusal::look(&header.headers, name), batch.now);
         }
         self.replying = if !header.status.is_success() {
             clock.arm(Timer::ErrorBody, batch.now, Some(ERROR_BODY_WAIT));
@@ -170,7 +170,8 @@ impl Exchange {
             }
             Replying::Error { status, headers, pieces, .. } => {
                 batch.end = true;
-                let (fault, failure) = read_error(status, &headers, &pieces.concat(), self.words());
+                let (fault, failure) =
+                    refusal::read(status, &headers, &pieces.concat(), self.words());
                 self.fail(fault, &failure, batch)
             }
             Replying::Waiting => {
@@ -358,36 +359,6 @@ impl Exchange {
         batch.body.extend(self.error_event(error));
         batch.end = true;
     }
-}
-
-/// A provider's error reply, read.
-pub(super) fn read_error(
-    status: u16,
-    headers: &HeaderMap,
-    body: &[u8],
-    words: Option<&ErrorMap>,
-) -> (Fault, Failure) {
-    let failure = classify(status, &|name| look(headers, name), body);
-    let failure = match words {
-        Some(words) => words.refine(failure, false),
-        None => failure,
-    };
-    let fault = match failure.class {
-        Class::Auth => Fault::Auth,
-        Class::Quota => Fault::Quota,
-        Class::RateLimited | Class::RateHopeless => Fault::Status(429),
-        _ => Fault::Status(status),
-    };
-    (fault, failure)
-}
-
-/// A reply's header. Dates are measured against the provider's own clock, or ours where it tells
-/// none.
-fn look(headers: &HeaderMap, name: &str) -> Option<String> {
-    let found = headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    // RFC 9110, section 5.6.7
-    let ours = || jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-    found.or_else(|| (name == "date").then(ours))
 }
 
 fn is_cut(failure: &Failure) -> bool {
