@@ -187,3 +187,50 @@ async fn a_restart_remembers_what_was_spent() {
         200
     );
 }
+
+#[tokio::test]
+async fn a_request_above_the_whole_budget_is_told_apart_from_a_spent_one() {
+    let lines = "budgets = [{ tokens = 500, per = \"day\" }]";
+    let (far, near) = world(&[("k", lines)], "").await;
+    let reply = near.ask(&by("k", "", 5_000)).await;
+    assert_eq!(reply.error(), (402, "budget_exceeded".into()));
+    assert_eq!(
+        (reply.header("x-should-retry"), reply.header("retry-after")),
+        (Some("false"), None)
+    );
+    assert!(reply.text().contains("500 tokens") && !reply.text().contains("is spent"));
+    assert_eq!(far.count(), 0);
+    assert_eq!(near.ask(&by("k", "in=5 out=5", 50)).await.status(), 200);
+}
+
+#[tokio::test]
+async fn usage_that_no_model_can_mean_is_our_estimate_everywhere() {
+    let lines = "budgets = [{ usd = 1.0, per = \"day\" }]";
+    let (_far, near) = world(&[("k", lines)], DEAR).await;
+    let absurd = "in=1000000000000000000 out=1000000000000000000 words=20";
+    let mut costs = 0;
+    for (n, ask) in
+        [dear("k", absurd, 100), dear("k", absurd, 100).set("stream", true)].into_iter().enumerate()
+    {
+        assert_eq!(near.ask(&ask).await.status(), 200);
+        let events = near.events().await;
+        let event = &events[n];
+        assert_eq!(event["usage_source"], "estimated", "{event}");
+        let output = event["output_tokens"].as_u64().unwrap();
+        assert!((10..100).contains(&output), "{event}");
+        assert_eq!(event["cost_nano_usd"].as_u64(), Some(output * 100_000));
+        costs += output * 100_000;
+    }
+    let told = |name: &str| near.metric(name, &[]);
+    assert_eq!(told("weir_usage_implausible_total"), Some(2.0));
+    assert_eq!(told("weir_cost_usd_total"), Some(costs as f64 / 1e9));
+    assert_eq!(near.ask(&dear("k", "out=9", 100)).await.status(), 200, "the budget is hardly used");
+}
+
+#[tokio::test]
+async fn what_is_counted_is_compared_with_what_is_reported() {
+    let (_far, near) = world(&[("k", "")], DEAR).await;
+    near.ask(&dear("k", "out=1000 words=20", 2_000)).await;
+    let drift = near.metric("weir_usage_drift_ratio", &[("model", "dear")]).unwrap();
+    assert!((-1.0..-0.9).contains(&drift), "a provider that reports much too much: {drift}");
+}

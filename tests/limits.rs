@@ -342,3 +342,22 @@ async fn usage_shows_a_key_its_own_limits_and_no_other() {
     assert!(!page.text().contains("secretive"));
     assert_eq!(near.ask(&Ask::get("/v1/usage").without("authorization")).await.status(), 401);
 }
+
+#[tokio::test]
+async fn a_request_that_names_no_maximum_is_bound_by_what_its_owners_allow_one() {
+    let lines = "limits = { max_tokens_per_request = 1000 }";
+    let (far, near) = world(&[("k", lines)], "").await;
+    let sent = |n: usize| far.requests()[n].request.json();
+    let ask = chat().key("sk-k");
+    assert_eq!(near.ask(&ask).await.status(), 200);
+    let most = sent(0)["max_tokens"].as_u64().unwrap();
+    assert!((900..1_000).contains(&most), "what the prompt leaves: {most}");
+    assert_eq!(near.ask(&ask.clone().set("n", 2)).await.status(), 200);
+    let half = sent(1)["max_tokens"].as_u64().unwrap();
+    assert!((most / 2 - 5..=most / 2).contains(&half), "each answer's part: {half}");
+    assert_eq!(near.ask(&by("k", "", 7)).await.status(), 200);
+    assert_eq!(sent(2)["max_tokens"], 7, "the caller's own stands");
+    let long = "many words in here ".repeat(400);
+    assert_eq!(near.ask(&ask.clone().say(&long)).await.status(), 413);
+    assert_eq!(far.count(), 3);
+}

@@ -20,7 +20,18 @@ pub struct Usage {
     pub reasoning: u64,
 }
 
+/// More tokens of one class than any answer has: a thousand times the longest context of any model.
+const TOKENS_MAX: u64 = 1 << 32;
+
 impl Usage {
+    /// Whether a provider may mean it. Numbers beyond any model's reach are a fault of theirs, and
+    /// nobody is charged by them.
+    #[must_use]
+    pub fn is_plausible(&self) -> bool {
+        let classes = [self.input, self.cached, self.cache_write, self.output];
+        classes.iter().all(|tokens| *tokens <= TOKENS_MAX)
+    }
+
     /// From OpenAI's shape, where `cached` and `cache_write` are inside `prompt` and `reasoning` is
     /// inside `completion`. Numbers that contradict that (`cached_tokens` 163 of 7 and reasoning
     /// above completion are on record) are cut to fit, so no token is charged twice.
@@ -102,6 +113,10 @@ pub struct NanoUsd(pub u64);
 const NANOS_PER_USD: u64 = 1_000_000_000;
 
 impl NanoUsd {
+    /// More than one answer ever costs, about 281,000 USD: whoever reports it is mistaken. Small
+    /// enough that sums of sixty thousand such answers fit into a number.
+    pub const ANSWER_MAX: Self = Self(1 << 48);
+
     /// The sum, at most the largest amount.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
@@ -280,6 +295,20 @@ mod tests {
         let usage = Usage::from_openai(10_000, 8_000, 0, 500, 0);
         assert_eq!((usage.input, usage.prompt(), usage.total()), (2_000, 10_000, 10_500));
         assert_eq!(price.cost(&usage), NanoUsd(20_000_000));
+    }
+
+    #[test]
+    fn what_no_model_can_say_is_not_plausible() {
+        let most = Usage { input: TOKENS_MAX, output: TOKENS_MAX, ..Usage::default() };
+        assert!(most.is_plausible());
+        for usage in [
+            Usage { input: TOKENS_MAX + 1, ..most },
+            Usage { cached: u64::MAX, ..most },
+            Usage { cache_write: 1 << 60, ..most },
+            Usage { output: 1_000_000_000_000_000_000, ..most },
+        ] {
+            assert!(!usage.is_plausible(), "{usage:?}");
+        }
     }
 
     #[test]

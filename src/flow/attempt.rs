@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::Memo;
 use weir_filters::error::{ApiError, Class, Code, Failure, spent};
-use weir_filters::usage::{Price, Usage};
+use weir_filters::usage::{NanoUsd, Price, Usage};
 use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap, Wire};
 
 /// A credential rests no longer than this, whatever its provider says: then it is asked again, and
@@ -97,6 +97,7 @@ impl Ticket {
 
     /// A try on this target; `None` where it cannot be asked now.
     fn try_on(&mut self, choice: &Choice, now: Instant) -> Result<Option<Attempt>, ApiError> {
+        let capped = self.capped(choice)?;
         let Some(admission) = self.admission.as_mut() else { return Ok(None) };
         let provider = choice.provider.clone();
         let Ok(pass) = Pass::take(&choice.live, &provider.breaker, now) else { return Ok(None) };
@@ -118,7 +119,7 @@ impl Ticket {
         };
         let offer = provider.offer(&choice.model);
         let ask = Ask {
-            peek: &admission.peek,
+            peek: capped.as_ref().unwrap_or(&admission.peek),
             model: &choice.model,
             quirks: &provider.quirks,
             params: &provider.params,
@@ -276,9 +277,10 @@ impl Ticket {
         let counted = Usage { input: admission.prompt_tokens, ..Usage::default() };
         let usage = tap.map_or(counted, |tap| {
             let output = tap.counter.total();
-            tap.usage.unwrap_or(Usage { output, ..counted })
+            let told = tap.usage.filter(Usage::is_plausible);
+            told.unwrap_or(Usage { output, ..counted })
         });
-        price.cost(&usage).0
+        price.cost(&usage).min(NanoUsd::ANSWER_MAX).0
     }
 
     pub(super) fn price(&self) -> Option<Arc<Price>> {

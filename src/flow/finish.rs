@@ -21,6 +21,8 @@ pub struct Measured {
     pub source: Source,
     /// `None`: the model has no price.
     pub cost: Option<NanoUsd>,
+    /// The provider's own numbers were beyond belief, and our estimate stands for them.
+    pub doubted: bool,
 }
 
 impl Ticket {
@@ -34,12 +36,22 @@ impl Ticket {
                 usage: Usage::default(),
                 source: Source::Estimated,
                 cost: Some(NanoUsd(0)),
+                doubted: false,
             };
         };
+        let told = tap.as_deref().and_then(|tap| tap.usage);
+        let cost = |usage: &Usage| {
+            let price = running.price.as_ref();
+            price.map(|p| p.cost_with(usage, &self.record.units))
+        };
+        let sound = |usage: &Usage| {
+            usage.is_plausible() && cost(usage).is_none_or(|c| c <= NanoUsd::ANSWER_MAX)
+        };
+        let doubted = told.is_some_and(|usage| !sound(&usage));
         let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
         let estimate = Usage { input: prompt, ..Usage::default() };
         let (usage, source) = match tap {
-            Some(tap) => match tap.usage {
+            Some(tap) => match told.filter(|_| !doubted) {
                 Some(usage) if outcome == Outcome::Success => (usage, Source::Provider),
                 // The answer was cut: the provider's last word on the prompt stands, and what it
                 // had said of its output is not less than what we saw pass.
@@ -49,7 +61,8 @@ impl Ticket {
                 }
                 None => {
                     let (output, reasoning) = (tap.counter.total(), tap.counter.reasoning());
-                    (Usage { output, reasoning, ..estimate }, tap.counter.source())
+                    let source = if doubted { Source::Estimated } else { tap.counter.source() };
+                    (Usage { output, reasoning, ..estimate }, source)
                 }
             },
             None if matches!(outcome, Outcome::ClientAbort | Outcome::Interrupted) => {
@@ -57,8 +70,9 @@ impl Ticket {
             }
             None => (Usage::default(), Source::Estimated),
         };
-        let cost = running.price.as_ref().map(|p| p.cost_with(&usage, &self.record.units));
-        Measured { usage, source, cost }
+        // Units may be as absurd as tokens.
+        let cost = cost(&usage).map(|cost| cost.min(NanoUsd::ANSWER_MAX));
+        Measured { usage, source, cost, doubted }
     }
 
     /// Writes the request's event. After this line is in the spool the caller may see the end.
@@ -75,6 +89,7 @@ impl Ticket {
         let measured = self.measure(ending.outcome, tap.as_deref_mut());
         self.learn(ending.outcome, &measured, tap.as_deref());
         self.settle(&measured);
+        self.compare(ending.outcome, &measured, tap);
         let mut event = self.event(ending.outcome, ending.status);
         event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
         event.usage = measured.usage.into();

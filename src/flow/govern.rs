@@ -70,13 +70,21 @@ impl Ticket {
         let rules = self.minted.as_deref().map_or(&self.snapshot.rules, |m| &m.rules);
         let bound = rules.largest_request(&owners(key), &admission.asked, self.arrival.endpoint);
         let said = peek.max_tokens.map(|most| most.saturating_mul(peek.n));
-        let sure = prompt.saturating_add(said.unwrap_or(0));
-        if let Some((most, owner)) = bound.filter(|(most, _)| sure > *most) {
-            let why = format!(
-                "the request may have {sure} tokens; max_tokens_per_request of {owner} is {most}"
-            );
-            return Err(ApiError::new(Code::RequestTooLarge, why));
+        let generates = !self.arrival.api.is_quick();
+        if let Some((most, owner)) = bound {
+            // One that names no maximum has room for a token at least.
+            let least = if said.is_none() && generates { peek.n } else { 0 };
+            let sure = prompt.saturating_add(said.unwrap_or(least));
+            if sure > most {
+                let why = format!(
+                    "the request may have {sure} tokens; max_tokens_per_request of {owner} is \
+                     {most}"
+                );
+                return Err(ApiError::new(Code::RequestTooLarge, why));
+            }
+            self.taken.cap = (said.is_none() && generates).then(|| (most - prompt) / peek.n.max(1));
         }
+        let sure = prompt.saturating_add(said.unwrap_or(0));
         if self.taken.rules.is_empty() {
             return Ok(());
         }
@@ -98,8 +106,9 @@ impl Ticket {
             DefaultOutput::Fixed(tokens) => tokens,
             DefaultOutput::Max => ceiling.unwrap_or(learned::FIRST),
         };
-        let none = said.is_some() || self.arrival.api.is_quick();
-        let guess = if none { 0 } else { guess.saturating_mul(peek.n) };
+        let guess = guess.min(self.taken.cap.unwrap_or(u64::MAX));
+        let open = said.is_none() && generates;
+        let guess = if open { guess.saturating_mul(peek.n) } else { 0 };
         let dearest = |output: u64| {
             let usage = Usage { input: prompt, output, ..Usage::default() };
             let costs = offers.iter().filter_map(|(price, _)| Some(price.as_ref()?.cost(&usage).0));

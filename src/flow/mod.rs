@@ -3,6 +3,8 @@
 pub mod admit;
 pub mod attempt;
 pub mod budget;
+mod cap;
+mod doubt;
 pub mod drain;
 pub mod explain;
 #[cfg(debug_assertions)]

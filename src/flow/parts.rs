@@ -69,7 +69,8 @@ impl Ticket {
         if held + reply.len() > REPLIES_BYTES_MAX {
             return Err(Failure::new(Class::Invalid, 200, "the provider's answers are too long"));
         }
-        let usage = Usage { input: prompt.unwrap_or_default(), ..Usage::default() };
+        let told = Usage { input: prompt.unwrap_or_default(), ..Usage::default() };
+        let usage = if told.is_plausible() { told } else { Usage::default() };
         let cost = self.price().map_or(0, |price| price.cost(&usage).0);
         self.parts.cost = self.parts.cost.saturating_add(cost);
         self.parts.replies.push(reply);

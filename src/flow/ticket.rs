@@ -166,6 +166,9 @@ pub struct Taken {
     pub rules: Vec<Arc<Rule>>,
     /// What it asks for at most.
     pub ask: Ask,
+    /// The most that each answer may have, where its owners bound a request that does not bound
+    /// itself.
+    pub cap: Option<u64>,
     /// One of the rules is a budget of money, so a model without a price is no choice.
     pub priced: bool,
     /// What it holds of them; absent before it is admitted.

@@ -308,6 +308,10 @@ impl Purse {
         if amount == 0 {
             return Ok(());
         }
+        // A budget of nothing is spent, whoever asks.
+        if amount > most && most > 0 {
+            return Err(Why::Never);
+        }
         let most = match self.alone.filter(|_| f.nodes > 1) {
             Some(alone) => alone.min(most),
             None => f.share(most).min(most),

@@ -4,9 +4,9 @@ use super::event::Event;
 use rusqlite::{Connection, Result, params};
 use std::collections::HashMap;
 
-/// The largest number a row holds: 280,000 USD or 280 trillion tokens for one request is no bill
-/// but a provider's nonsense, and with this cap an hour of it cannot overflow SQLite's sums.
-const NUMBER_MAX: u64 = 1 << 48;
+/// The largest number a row holds. What this program writes is below it (a provider's nonsense is
+/// replaced by our estimate); with this cap no line of another's can overflow SQLite's sums.
+const NUMBER_MAX: u64 = weir_filters::usage::NanoUsd::ANSWER_MAX.0;
 
 const INSERT: &str = "INSERT OR IGNORE INTO events (
     event_id, ts, request_id, trace_id, key_id, key_name, team, department, user, end_user, tags,

@@ -4,6 +4,7 @@ use super::health::Gauges;
 use super::limits::Limits;
 use super::series::{Labels, Names, Series, SeriesMap};
 use super::targets::Targets;
+use super::trust::Trust;
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -73,6 +74,7 @@ pub struct Metrics {
     pub targets: Targets,
     /// Limits, budgets and Redis.
     pub limits: Limits,
+    trust: Trust,
 }
 
 /// What requests move.
@@ -112,9 +114,11 @@ impl Metrics {
         let gauges = GaugeFamilies::new(&registry)?;
         let targets = Targets::new(&registry)?;
         let limits = Limits::new(&registry)?;
+        let trust = Trust::new(&registry)?;
         Ok(Self {
             targets,
             limits,
+            trust,
             registry,
             families,
             names: Names::new(NAMES_MAX, FAULTS_MAX),
@@ -149,6 +153,16 @@ impl Metrics {
         }
     }
 
+    /// A whole answer of this model with so many output tokens reported; `count` is ours.
+    pub fn compared(&self, model: &str, reported: u64, count: impl FnOnce() -> u64) {
+        self.trust.compare(&self.names, model, reported, count);
+    }
+
+    /// A provider has reported usage that no model can mean.
+    pub fn doubted(&self, provider: &str) {
+        self.trust.doubted(self.names.provider(provider));
+    }
+
     /// One more reload of the config.
     pub fn reloaded(&self, sound: bool) {
         let result = if sound { "ok" } else { "error" };
@@ -174,6 +188,7 @@ impl Metrics {
         self.gauges.read(&self.facts());
         self.targets.read();
         self.limits.scrape();
+        self.trust.scrape();
         let mut all = self.registry.gather();
         for family in all.iter_mut().filter(|f| f.name() == COST) {
             for metric in family.mut_metric() {

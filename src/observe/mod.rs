@@ -9,6 +9,7 @@ pub mod redact;
 pub mod series;
 pub mod stderr;
 pub mod targets;
+mod trust;
 
 pub use access::{AccessLog, Line, Output};
 pub use health::{Gauges, Health};

@@ -13,6 +13,7 @@ use names::Names;
 pub use passed::Passed;
 
 mod canon;
+mod cap;
 mod completions;
 mod embeddings;
 mod messages;

@@ -156,6 +156,8 @@ local function refuses(r)
             local wait = leaves(r, over)
             return 1 + wait / 1e12, {'wait', wait}
         end
+    elseif r.n > r.cap and r.cap > 0 then
+        return 4, {'never'}
     elseif r.n > 0 and r.used + r.open + r.n > r.cap then
         return 3 + (r.ends or 1e11) / 1e12, {'spent', r.used, r.open, r.ends or 0}
     end

@@ -15,7 +15,7 @@ mod turns;
 mod whole;
 
 pub(super) use pass::{pass, pass_whole};
-pub(super) use request::{Target, parse, to_chat};
+pub(super) use request::{Target, parse, reasons, to_chat};
 pub(super) use stream::Stream;
 pub(super) use tap::tap;
 pub(super) use whole::whole;

@@ -43,7 +43,7 @@ impl Target {
 }
 
 /// OpenAI's reasoning models by their names, a host's prefix aside.
-fn reasons(model: &str) -> bool {
+pub(in crate::dialect) fn reasons(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or_default();
     ["o1", "o3", "o4", "gpt-5", "gpt-6", "codex"].iter().any(|family| name.starts_with(family))
 }
