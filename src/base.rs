@@ -1,5 +1,9 @@
 //! Names and identities, and nothing else: what every module may know of the others' things.
 
+mod credential;
+
+pub use credential::{Aws, Caps, Credential, Grant, Lack, Lease, Proof};
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -132,28 +136,31 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// One credential of a provider.
+/// `base_url`, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credential {
-    /// Its name in events: what config says, else `key-1`, `key-2` in order.
-    pub name: String,
-    /// What is sent.
-    pub secret: Secret,
-    /// Its share among the provider's credentials.
-    pub weight: u32,
-    /// What may be asked of it; `None`: as much as comes.
-    pub caps: Option<Caps>,
+pub struct Base {
+    /// `https`.
+    pub tls: bool,
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port; 443 or 80 where the URL has none.
+    pub port: u16,
+    /// Path without a trailing slash: `/v1`, or empty.
+    pub path: String,
 }
 
-/// What may be asked of one credential; `None` of one kind: as much as comes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Caps {
-    /// Requests a minute.
-    pub rpm: Option<u64>,
-    /// Tokens a minute, prompts and answers.
-    pub tpm: Option<u64>,
-    /// Calls at once.
-    pub concurrent: Option<u64>,
+impl Base {
+    /// The `Host` header: with the port where it is not the scheme's own, IPv6 in brackets.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == if self.tls { 443 } else { 80 } {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
+    }
 }
 
 #[cfg(test)]

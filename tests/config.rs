@@ -4,6 +4,8 @@ mod files;
 mod leaves;
 mod limits;
 mod money;
+mod papers;
+mod parts;
 mod start;
 
 use std::path::Path;
@@ -48,6 +50,14 @@ fn faults(text: &str) -> String {
 fn check(text: &str, fault: &str) {
     let found = faults(text);
     assert!(found.contains(fault) && found.lines().count() == 1, "{text}\n{found}\nwanted {fault}");
+}
+
+/// A credential that is sent as it is.
+fn bare(credential: &weir::base::Credential) -> String {
+    match &credential.proof {
+        weir::base::Proof::Bare(secret) => secret.expose().to_owned(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A provider without a preset, named `p`, with one priced model `m`.
@@ -116,15 +126,9 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p(&format!("[providers.ollama.models.x]\nprice = {{ input = 0, output = 0, {line} }}"))
     };
     let refused = [
-        "[server]\ntls = { listen = [] }".to_owned(),
-        "[admin]\ntls = {}".into(),
+        "[admin]\ntls = {}".to_owned(),
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
-        p("ca = \"file:x\""),
-        p("proxy = \"http://x\""),
-        p("http2 = true"),
-        p("region = \"eu\""),
-        p("auth = \"sigv4\""),
-        p("auth = \"oauth\""),
+        p("proxy = \"socks5://x\""),
         price("batch = 0.5"),
         price("input_audio = 1.0"),
         m("hedge = { after = \"2s\" }"),

@@ -2,6 +2,7 @@
 //! and h2c.
 
 mod input;
+mod presets;
 mod secrets;
 
 use crate::harness::*;
@@ -82,7 +83,7 @@ fn rows() -> Vec<Row> {
         ours("a wrong type", chat().set("stream", "yes"), 400, "invalid_request", REQUEST),
         ours("too large", chat().say(&big), 413, "request_too_large", REQUEST),
         ours("chunks too large", chat().say(&big).chunked(9000), 413, "request_too_large", REQUEST),
-        ours("a coding", chat().with("content-encoding", "zstd"), 415, "invalid_request", REQUEST),
+        ours("a coding", chat().with("content-encoding", "br"), 415, "invalid_request", REQUEST),
         unmetered(ours("no such path", Ask::get("/wp-admin"), 404, "not_found", REQUEST)),
         unmetered(ours(
             "no such method",

@@ -50,6 +50,11 @@ fn begun(wire: Wire) -> &'static str {
              event: content-delta\ndata: {\"type\":\"content-delta\",\"index\":0,\"delta\":{\"message\":\
              {\"content\":{\"text\":\"Hello\"}}}}\n\n"
         }
+        Wire::DashScope => {
+            "id:1\nevent:result\n:HTTP_STATUS/200\ndata:{\"output\":{\"choices\":[{\"message\":\
+             {\"content\":\"Hello\",\"role\":\"assistant\"},\"finish_reason\":\"null\"}]},\
+             \"request_id\":\"r\"}\n\n"
+        }
         // Binary frames: shown in tests/bedrock.
         Wire::Bedrock => "",
         Wire::Ollama => {

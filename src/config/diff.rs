@@ -29,6 +29,7 @@ pub fn diff(old: &Snapshot, new: &Snapshot) -> String {
 pub fn needs_restart(old: &Snapshot, new: &Snapshot) -> Vec<&'static str> {
     let changed = [
         ("server.listen", old.server.listen != new.server.listen),
+        ("server.tls.listen", tls_listen(old) != tls_listen(new)),
         ("server.threads", old.server.threads != new.server.threads),
         ("server.upstream_idle", old.server.upstream_idle != new.server.upstream_idle),
         ("admin.listen", old.admin.listen != new.admin.listen),
@@ -37,6 +38,10 @@ pub fn needs_restart(old: &Snapshot, new: &Snapshot) -> Vec<&'static str> {
         ("redis", old.redis != new.redis),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+fn tls_listen(snapshot: &Snapshot) -> Option<&Vec<String>> {
+    snapshot.server.tls.as_ref().map(|tls| &tls.listen)
 }
 
 fn facts(snapshot: &Snapshot) -> Facts {

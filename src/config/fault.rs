@@ -147,6 +147,8 @@ impl<'e> Book<'e> {
 fn sorted(list: &RefCell<Vec<(At, Fault)>>) -> Vec<Fault> {
     let mut list = list.borrow().clone();
     list.sort_by_key(|(at, _)| *at);
+    // What two readers of one value found is told once.
+    list.dedup();
     list.into_iter().map(|(_, fault)| fault).collect()
 }
 

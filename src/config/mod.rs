@@ -19,6 +19,7 @@ mod routing;
 mod secret;
 mod server;
 mod source;
+mod tls;
 mod units;
 mod value;
 mod vault;
@@ -30,6 +31,7 @@ pub use diff::{diff, needs_restart};
 pub use flood::Net;
 pub use keys::Owners;
 pub use minted::{Minted, faults as key_faults, mint};
+pub use tls::{Identity, Tls};
 pub use units::duration;
 pub use vault::read_vault;
 pub use watch::Watch;
@@ -46,6 +48,7 @@ use std::time::Duration;
 #[allow(missing_docs)] // the names are CONTRACT's
 pub struct Server {
     pub listen: Vec<String>,
+    pub tls: Option<Tls>,
     /// Never 0: one per core where config says so.
     pub threads: usize,
     pub max_body: usize,

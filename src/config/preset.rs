@@ -3,7 +3,7 @@
 use super::fault::{At, Book};
 use super::price;
 use super::source;
-use super::value::{Shape, Table, Value, View};
+use super::value::{Node, Shape, Table, Value, View};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -11,15 +11,37 @@ use std::path::{Path, PathBuf};
 pub(super) const EMBEDDED: &[(&str, &str)] = &[
     ("anthropic", include_str!("../../conf/providers/anthropic.toml")),
     ("azure", include_str!("../../conf/providers/azure.toml")),
+    ("bedrock", include_str!("../../conf/providers/bedrock.toml")),
+    ("cerebras", include_str!("../../conf/providers/cerebras.toml")),
+    ("cohere", include_str!("../../conf/providers/cohere.toml")),
+    ("copilot", include_str!("../../conf/providers/copilot.toml")),
+    ("dashscope", include_str!("../../conf/providers/dashscope.toml")),
     ("deepseek", include_str!("../../conf/providers/deepseek.toml")),
+    ("doubao", include_str!("../../conf/providers/doubao.toml")),
+    ("fireworks", include_str!("../../conf/providers/fireworks.toml")),
+    ("gemini", include_str!("../../conf/providers/gemini.toml")),
     ("groq", include_str!("../../conf/providers/groq.toml")),
+    ("huggingface", include_str!("../../conf/providers/huggingface.toml")),
+    ("hunyuan", include_str!("../../conf/providers/hunyuan.toml")),
+    ("llamacpp", include_str!("../../conf/providers/llamacpp.toml")),
+    ("lmstudio", include_str!("../../conf/providers/lmstudio.toml")),
+    ("minimax", include_str!("../../conf/providers/minimax.toml")),
     ("mistral", include_str!("../../conf/providers/mistral.toml")),
     ("moonshot", include_str!("../../conf/providers/moonshot.toml")),
+    ("nvidia", include_str!("../../conf/providers/nvidia.toml")),
     ("ollama", include_str!("../../conf/providers/ollama.toml")),
     ("openai", include_str!("../../conf/providers/openai.toml")),
     ("openrouter", include_str!("../../conf/providers/openrouter.toml")),
+    ("perplexity", include_str!("../../conf/providers/perplexity.toml")),
+    ("qianfan", include_str!("../../conf/providers/qianfan.toml")),
+    ("qianfan-v1", include_str!("../../conf/providers/qianfan-v1.toml")),
     ("qwen", include_str!("../../conf/providers/qwen.toml")),
+    ("sglang", include_str!("../../conf/providers/sglang.toml")),
+    ("siliconflow", include_str!("../../conf/providers/siliconflow.toml")),
+    ("together", include_str!("../../conf/providers/together.toml")),
+    ("vertex", include_str!("../../conf/providers/vertex.toml")),
     ("vllm", include_str!("../../conf/providers/vllm.toml")),
+    ("xai", include_str!("../../conf/providers/xai.toml")),
     ("zhipu", include_str!("../../conf/providers/zhipu.toml")),
 ];
 
@@ -43,6 +65,10 @@ pub(super) const PRESET: Shape = Shape {
         "headers",
         "params",
         "quirks",
+        "errors",
+        "region",
+        "project",
+        "location",
         "models",
     ],
     later: super::provider::LATER_KEYS,
@@ -55,6 +81,9 @@ pub(super) struct Preset {
     pub table: Table,
     /// Usual environment variables of its key, the first that is set counts.
     pub env: Vec<String>,
+    /// Credentials of several parts, as `api_keys` writes them; the first whose parts are all set
+    /// counts where none of `env` is. `path:NAME` is the file that a variable names.
+    pub parts: Vec<Node>,
     /// It also works without a key (`key = "optional"`).
     pub keyless: bool,
 }
@@ -133,7 +162,7 @@ pub(super) fn alone(book: &Book<'_>, path: &Path) {
 fn split(book: &Book<'_>, file: usize, mut table: Table) -> Preset {
     let at = At { file, line: 1 };
     let view = View::new(book, &table, at, String::new(), &PRESET);
-    let env = view.words("env");
+    let (env, parts) = usual(&view);
     let keyless =
         view.choice("key", &[("optional", true), ("required", false)], &[]).unwrap_or(false);
     for (name, entry) in view.named("models") {
@@ -147,5 +176,23 @@ fn split(book: &Book<'_>, file: usize, mut table: Table) -> Preset {
     table.remove("key");
     // Unknown keys are told here once, not again at each provider that uses the preset.
     table.retain(|key, _| PRESET.known.contains(&key.as_str()));
-    Preset { table, env, keyless }
+    Preset { table, env, parts, keyless }
+}
+
+/// `env`: variables of a whole credential, and of the parts of one.
+fn usual(v: &View<'_>) -> (Vec<String>, Vec<Node>) {
+    let (mut env, mut parts) = (Vec::new(), Vec::new());
+    let Some(node) = v.get("env") else { return (env, parts) };
+    let Value::List(items) = &node.value else {
+        v.fault("env", format!("a list is needed here, not {}", node.value.kind()));
+        return (env, parts);
+    };
+    for item in items {
+        match &item.value {
+            Value::Text(name) if !name.is_empty() => env.push(name.clone()),
+            Value::Table(_) => parts.push(item.clone()),
+            _ => v.book.fault(item.at, "env", "a variable's name is needed here, or a table"),
+        }
+    }
+    (env, parts)
 }

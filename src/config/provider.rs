@@ -1,21 +1,27 @@
 //! `[providers.*]`: a preset with the user's table over it, compiled into what a try needs.
 
 mod body;
+mod errors;
 mod heal;
 mod keys;
 mod offers;
+mod place;
+mod proof;
+mod reach;
 mod waits;
 
 pub(super) use offers::rank;
+pub(super) use place::NAMES as PLACES;
+use place::{base, parse_base, place};
 
 use super::fault::hint;
 use super::preset::{Preset, Presets};
 use super::price::Currencies;
 use super::source::overlay;
-use super::value::{LATER, Shape, Table, Value, View, join};
+use super::value::{Shape, Table, Value, View, join};
 use super::{secret, value};
 use crate::base::ProviderId;
-use crate::route::{Auth, Base, Provider};
+use crate::route::{Auth, Provider};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_filters::wire::{WIRES, Wire};
@@ -39,16 +45,20 @@ const PROVIDER: Shape = Shape {
         "headers",
         "params",
         "quirks",
+        "errors",
+        "region",
+        "project",
+        "location",
         "http2",
+        "ca",
+        "proxy",
         "models",
     ],
     later: LATER_KEYS,
 };
 
 /// Provider keys of later versions.
-pub(super) const LATER_KEYS: &[&str] = &["ca", "proxy", "region", "project", "location", "errors"];
-/// Wires of later versions.
-const LATER_WIRES: &[&str] = &["dashscope"];
+pub(super) const LATER_KEYS: &[&str] = &[];
 /// Headers that are weir's own, or would change how a message is framed.
 const OWN_HEADERS: &[&str] = &[
     "host",
@@ -121,6 +131,10 @@ pub(super) fn alone(book: &super::fault::Book<'_>, preset: &Preset) {
         let node = Node { at, value: Value::Text("http://127.0.0.1:1".into()) };
         table.insert("base_url".into(), Entry { at, node });
     }
+    for name in PLACES {
+        let node = Node { at, value: Value::Text("somewhere".into()) };
+        table.insert(name.into(), Entry { at, node });
+    }
     let keyless = Preset { keyless: true, ..preset.clone() };
     let view = View { book, table: &table, at, path: String::new() };
     provider(&view, "preset", Some(&keyless), &super::price::usd());
@@ -146,12 +160,11 @@ fn provider(
     preset: Option<&Preset>,
     currencies: &Currencies,
 ) -> Option<Provider> {
-    if v.boolean("http2", false) {
-        v.fault("http2", format!("`http2 = true` is {LATER}"));
-    }
-    let (wire, base) = (wire(v), base(v));
+    let wire = wire(v);
     let auth = wire.and_then(|wire| auth(v, wire));
     let credentials = auth.as_ref().map(|auth| keys::credentials(v, auth, preset));
+    let base = base(v, credentials.as_deref().and_then(proof::project));
+    let (trust, through) = (reach::trust(v, base.as_ref()), reach::through(v));
     let api_version = v.text("api_version").map(str::to_owned);
     if wire == Some(Wire::Azure) && api_version.is_none() {
         v.complain("wire azure needs an api_version");
@@ -159,7 +172,7 @@ fn provider(
     let (timeouts, pool) = (waits::timeouts(v), waits::pool(v));
     let (retry, failover) = (waits::retry(v), waits::failover(v));
     let (breaker, cooldown, health) = (heal::breaker(v), heal::cooldown(v), heal::health(v));
-    let (params, quirks) = (body::params(v), body::quirks(v));
+    let (params, quirks, errors) = (body::params(v), body::quirks(v), errors::errors(v));
     let idempotency = idempotency(v);
     let (headers, offers) = (headers(v), offers::offers(v, currencies));
     let credentials = credentials?;
@@ -167,6 +180,9 @@ fn provider(
         id: ProviderId::from(name),
         wire: wire?,
         base: base?,
+        trust,
+        through: through.map(Arc::new),
+        http2: v.boolean("http2", false),
         auth: if credentials.is_empty() { Auth::None } else { auth? },
         credentials,
         api_version,
@@ -181,6 +197,7 @@ fn provider(
         headers,
         params,
         quirks,
+        errors,
         offers,
         live: std::sync::OnceLock::new(),
     })
@@ -190,13 +207,15 @@ fn wire(v: &View<'_>) -> Option<Wire> {
     if v.get("wire").is_none() {
         v.complain("has no preset, so it needs a wire");
     }
-    v.choice("wire", WIRES, LATER_WIRES)
+    v.choice("wire", WIRES, &[])
 }
 
 fn auth(v: &View<'_>, wire: Wire) -> Option<Auth> {
     if v.get("auth").is_none() {
         return Some(match wire {
-            Wire::OpenAi | Wire::Vertex | Wire::Bedrock | Wire::Cohere => Auth::Bearer,
+            Wire::OpenAi | Wire::Vertex | Wire::Bedrock | Wire::Cohere | Wire::DashScope => {
+                Auth::Bearer
+            }
             Wire::Qianfan => Auth::Query("access_token".into()),
             Wire::Ollama => Auth::None,
             Wire::Gemini => Auth::Header("x-goog-api-key"),
@@ -213,71 +232,13 @@ fn auth(v: &View<'_>, wire: Wire) -> Option<Auth> {
         }
         return sound.then(|| Auth::Query(name.to_owned()));
     }
-    let words =
-        ["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"].map(|word| (word, word));
-    Some(match v.choice("auth", &words, &["sigv4", "oauth"])? {
-        "bearer" => Auth::Bearer,
+    let words = ["bearer", "x-api-key", "api-key", "x-goog-api-key", "none", "sigv4", "oauth"];
+    Some(match v.choice("auth", &words.map(|word| (word, word)), &[])? {
+        // Keys that sign do so by themselves; tokens, given or one's own, are bearers'.
+        "bearer" | "sigv4" | "oauth" => Auth::Bearer,
         "none" => Auth::None,
         header => Auth::Header(header),
     })
-}
-
-fn base(v: &View<'_>) -> Option<Base> {
-    if v.get("base_url").is_none() {
-        v.complain("needs a base_url");
-    }
-    let text = v.text("base_url")?;
-    let url = secret::value(v.book, v.place("base_url"), &v.key("base_url"), text)?;
-    match parse_base(&url) {
-        Ok(base) => Some(base),
-        Err(why) => {
-            v.fault("base_url", why);
-            None
-        }
-    }
-}
-
-/// Takes a URL apart.
-///
-/// # Errors
-/// What a base URL may not be.
-fn parse_base(url: &str) -> Result<Base, String> {
-    let (scheme, rest) =
-        url.split_once("://").ok_or_else(|| format!("{url:?} is no http:// or https:// URL"))?;
-    let tls = match scheme {
-        "https" => true,
-        "http" => false,
-        _ => return Err(format!("{scheme}:// is neither http:// nor https://")),
-    };
-    if rest.contains(['?', '#']) {
-        return Err("has a query or fragment; paths are appended to it".into());
-    }
-    let uri: http::Uri = url.parse().map_err(|e| format!("{url:?}: {e}"))?;
-    let authority = uri.authority().ok_or("has no host")?;
-    if authority.as_str().contains('@') {
-        return Err("holds a user name; credentials belong in api_keys".into());
-    }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    if host.is_empty() {
-        return Err("has no host".into());
-    }
-    // The port as the parser sees it: an empty or too large one is no port.
-    let port = match authority.port_u16() {
-        Some(0) => return Err("port 0 is no port to connect to".into()),
-        Some(port) => port,
-        None if authority.as_str().ends_with(authority.host()) => {
-            if tls {
-                443
-            } else {
-                80
-            }
-        }
-        None => return Err("has no port after the colon".into()),
-    };
-    if tls && host.parse::<std::net::IpAddr>().is_ok() {
-        return Err("https needs a host name: certificates are verified by name".into());
-    }
-    Ok(Base { tls, host, port, path: uri.path().trim_end_matches('/').to_owned() })
 }
 
 /// `idempotency_header`, in lower case.
@@ -335,43 +296,4 @@ fn part<'a>(v: &View<'a>, key: &str, shape: &Shape, empty: &'a Table) -> View<'a
         at: v.at,
         path: v.key(key),
     })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_base_url_is_taken_apart() {
-        let base = |url: &str| parse_base(url).unwrap();
-        let check = |url: &str, tls: bool, host: &str, port: u16, path: &str| {
-            let want = Base { tls, host: host.into(), port, path: path.into() };
-            assert_eq!(base(url), want, "{url}");
-        };
-        check("https://api.openai.com/v1", true, "api.openai.com", 443, "/v1");
-        check("https://api.openai.com/v1/", true, "api.openai.com", 443, "/v1");
-        check("http://127.0.0.1:9000/p0/v1", false, "127.0.0.1", 9000, "/p0/v1");
-        check("http://[::1]:8080", false, "::1", 8080, "");
-        check("http://localhost", false, "localhost", 80, "");
-    }
-
-    #[test]
-    fn what_is_no_base_url_is_refused() {
-        for url in [
-            "api.openai.com/v1",
-            "ftp://x/v1",
-            "https://",
-            "https://u:p@x/v1",
-            "https://x/v1?a=b",
-            "https://1.2.3.4/v1",
-            "https://[::1]/v1",
-            "http://x:0/",
-            "http://x:99999/",
-            "http://x:/v1",
-            "http://x y/",
-        ] {
-            assert!(parse_base(url).is_err(), "{url}");
-        }
-    }
 }

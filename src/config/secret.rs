@@ -35,7 +35,42 @@ pub(super) fn value(book: &Book<'_>, at: At, key: &str, text: &str) -> Option<Ze
     }
 }
 
+/// A document of several lines behind a reference, such as a key file; a fault where there is none.
+pub(super) fn document(
+    book: &Book<'_>,
+    at: At,
+    key: &str,
+    text: &str,
+) -> Option<Zeroizing<String>> {
+    let found = match is_reference(text) {
+        true => fetch(book, at, text),
+        false => {
+            Err("a reference is needed here: file:/path, env:NAME, cred:NAME, vault:NAME".into())
+        }
+    };
+    found.map_err(|why| book.fault(at, key, why)).ok()
+}
+
 fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, String> {
+    let found = fetch(book, at, text)?;
+    if found.chars().any(char::is_control) {
+        return Err(
+            "holds a line end or another control character, so no header can carry it".into()
+        );
+    }
+    Ok(found)
+}
+
+/// A text of many lines: what a reference holds, or the file of that path.
+pub(super) fn paper(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, String> {
+    if is_reference(text) {
+        return fetch(book, at, text);
+    }
+    contents(book, book.folder(at.file).join(text))
+}
+
+/// What a reference holds, or the text itself; never empty, and without a last line end.
+fn fetch(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, String> {
     let found = if let Some(name) = text.strip_prefix("env:") {
         let value = (book.env)(name).map(Zeroizing::new);
         value.ok_or_else(|| format!("the environment variable {name} is not set"))?
@@ -59,11 +94,6 @@ fn resolve(book: &Book<'_>, at: At, text: &str) -> Result<Zeroizing<String>, Str
     let found = found.strip_suffix('\n').map_or(&**found, |f| f.strip_suffix('\r').unwrap_or(f));
     if found.is_empty() {
         return Err(format!("{text} is empty"));
-    }
-    if found.chars().any(char::is_control) {
-        return Err(
-            "holds a line end or another control character, so no header can carry it".into()
-        );
     }
     Ok(Zeroizing::new(found.to_owned()))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 const SERVER: Shape = Shape {
     known: &[
         "listen",
+        "tls",
         "threads",
         "max_body",
         "max_body_bytes_open",
@@ -26,7 +27,7 @@ const SERVER: Shape = Shape {
         "limits",
         "default_output",
     ],
-    later: &["tls"],
+    later: &[],
 };
 const ADMIN: Shape =
     Shape { known: &["listen", "token", "metrics_listen", "allow_remote"], later: &["tls"] };
@@ -66,7 +67,8 @@ pub(super) fn server(root: &View<'_>, currencies: &Currencies) -> Server {
     let count = |key, max, default| v.integer(key, 1..=max).unwrap_or(default) as usize;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let server = Server {
-        listen: listen(&v),
+        listen: addresses(&v).unwrap_or_else(|| vec!["127.0.0.1:8080".into()]),
+        tls: super::tls::tls(&v),
         threads: match v.integer("threads", 0..=THREADS_MAX) {
             None | Some(0) => cores(),
             Some(n) => n as usize,
@@ -91,8 +93,9 @@ pub(super) fn server(root: &View<'_>, currencies: &Currencies) -> Server {
     server
 }
 
-fn listen(v: &View<'_>) -> Vec<String> {
-    let Some(places) = v.texts("listen") else { return vec!["127.0.0.1:8080".into()] };
+/// `listen` of a table; `None` where it is absent.
+pub(super) fn addresses(v: &View<'_>) -> Option<Vec<String>> {
+    let places = v.texts("listen")?;
     if places.is_empty() {
         v.fault("listen", "names no address");
     }
@@ -101,7 +104,7 @@ fn listen(v: &View<'_>) -> Vec<String> {
             v.book.fault(*at, &v.key("listen"), not_an_address(text));
         }
     }
-    places.into_iter().map(|(_, text)| text.to_owned()).collect()
+    Some(places.into_iter().map(|(_, text)| text.to_owned()).collect())
 }
 
 fn unpriced(v: &View<'_>, currencies: &Currencies) -> Unpriced {
@@ -170,7 +173,8 @@ pub(super) fn admin(root: &View<'_>) -> Admin {
 /// Two listeners on one address: the second could never open.
 pub(super) fn distinct(root: &View<'_>, server: &Server, admin: &Admin) {
     let mut seen: Vec<&str> = Vec::new();
-    let all = server.listen.iter().map(|l| ("server", "listen", l));
+    let tls = server.tls.iter().flat_map(|tls| &tls.listen).map(|l| ("server", "tls", l));
+    let all = server.listen.iter().map(|l| ("server", "listen", l)).chain(tls);
     let all = all.chain([("admin", "listen", &admin.listen)]);
     for (table, key, address) in
         all.chain(admin.metrics_listen.iter().map(|l| ("admin", "metrics_listen", l)))

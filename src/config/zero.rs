@@ -53,19 +53,26 @@ pub(super) fn available(env: Env<'_>) -> Vec<&'static str> {
     let presets = embedded(env);
     let ready = |name: &str| {
         let Some(preset) = presets.get(name) else { return false };
-        let address = address(preset).is_some_and(|variable| variable.is_none_or(set));
+        let address = address(preset).is_some_and(|variables| variables.into_iter().all(set));
         address && preset.env.iter().any(|name| set(name))
     };
     EMBEDDED.iter().map(|(name, _)| *name).filter(|name| ready(name)).collect()
 }
 
-/// The variable that holds a preset's address, `Some(None)` where the preset itself knows it, and
-/// `None` where only config can tell.
-fn address(preset: &Preset) -> Option<Option<&str>> {
-    match preset.table.get("base_url").map(|entry| &entry.node.value) {
-        Some(Value::Text(url)) => Some(url.strip_prefix("env:")),
+/// The variables that a preset's address is in; `None` where only config can tell it.
+fn address(preset: &Preset) -> Option<Vec<&str>> {
+    let said = |key: &str| match preset.table.get(key).map(|entry| &entry.node.value) {
+        Some(Value::Text(text)) => Some(text.as_str()),
         _ => None,
+    };
+    let url = said("base_url")?;
+    let mut variables: Vec<&str> = url.strip_prefix("env:").into_iter().collect();
+    for name in super::provider::PLACES {
+        if url.contains(&format!("{{{name}}}")) {
+            variables.extend(said(name)?.strip_prefix("env:"));
+        }
     }
+    Some(variables)
 }
 
 fn embedded(env: Env<'_>) -> Presets {
@@ -79,8 +86,8 @@ fn nothing_set() -> String {
          set one of these, or run `weir init`:\n",
     );
     for (name, preset) in &presets {
-        let Some(variable) = address(preset).filter(|_| !preset.env.is_empty()) else { continue };
-        let beside = variable.map(|name| format!(" and {name}")).unwrap_or_default();
+        let Some(variables) = address(preset).filter(|_| !preset.env.is_empty()) else { continue };
+        let beside: String = variables.iter().map(|name| format!(" and {name}")).collect();
         text.push_str(&format!("  {name:<12} {}{beside}\n", preset.env.join(" or ")));
     }
     text.push_str("`weir demo` needs none of them.");

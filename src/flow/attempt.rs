@@ -1,7 +1,7 @@
 //! One try: the next target, its credential and its request; and what follows when it fails.
 
 use super::ticket::{Running, Ticket};
-use crate::base::Credential;
+use crate::base::{Credential, Proof, Secret};
 use crate::config::Unpriced;
 use crate::meter::Attempt as Tried;
 use crate::route::breaker::Outcome;
@@ -31,6 +31,8 @@ pub struct Attempt {
     pub credential: Option<Arc<Credential>>,
     /// What all tries of its request bear alike, for a provider that knows it again by it.
     pub idempotency: Option<String>,
+    /// What it shows of it, where that is no signature.
+    pub token: Option<Secret>,
     /// The request.
     pub outgoing: Outgoing,
     /// For the reply's filter.
@@ -44,7 +46,8 @@ pub struct Attempt {
 pub enum Step {
     /// It is made.
     Try(Box<Attempt>),
-    /// Everybody is too fast, and one of them not for long: after this wait it is asked for again.
+    /// Everybody is too fast or without a token, and one of them not for long: after this wait it
+    /// is asked for again.
     Wait(Duration),
 }
 
@@ -59,6 +62,9 @@ impl Ticket {
             let Some(admission) = self.admission.as_mut() else {
                 return Err(ApiError::new(Code::Internal, "a try without an admission"));
             };
+            if let Some(wait) = admission.plan.awaits_token(now) {
+                return Ok(Step::Wait(wait));
+            }
             let Some(choice) = admission.plan.choose(now) else {
                 if admission.plan.force(now) || self.fall_back(now) || self.relax() {
                     continue;
@@ -104,6 +110,12 @@ impl Ticket {
             }
             Err(_) => return Ok(None),
         };
+        let token = match key.credential.as_ref().map(|c| c.proof.show(now)) {
+            None => None,
+            Some(Ok(token)) => token,
+            // It ended between the two looks.
+            Some(Err(_)) => return Ok(None),
+        };
         let offer = provider.offer(&choice.model);
         let ask = Ask {
             peek: &admission.peek,
@@ -114,7 +126,7 @@ impl Ticket {
             base_url: &provider.base.path,
             api_version: provider.api_version.as_deref(),
         };
-        let (outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
+        let (mut outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
         if admission.plan.model().strict
             && let Some(field) = outgoing.dropped.first()
         {
@@ -134,6 +146,9 @@ impl Ticket {
         };
         let price = offer.and_then(|o| o.price.clone()).or_else(|| self.default_price());
         self.record.dropped = outgoing.dropped.clone();
+        if !memo.parts().is_empty() || self.parts.is_begun() {
+            self.portion(&mut outgoing, memo.parts(), (&provider.id, &choice.model));
+        }
         self.running = Some(Running {
             provider: provider.clone(),
             model: choice.model.clone(),
@@ -146,10 +161,10 @@ impl Ticket {
             status: 0,
             sent: false,
         });
-        let same = || format!("weir-{}", self.event_id.0.simple());
+        let same = || format!("weir-{}-{}", self.event_id.0.simple(), self.parts.done());
         let idempotency = provider.idempotency.as_ref().map(|_| same());
         let credential = key.credential;
-        Ok(Some(Attempt { provider, credential, idempotency, outgoing, context, memo }))
+        Ok(Some(Attempt { provider, credential, idempotency, token, outgoing, context, memo }))
     }
 
     /// The running try is connected: from here on the provider may have seen it.
@@ -225,6 +240,9 @@ impl Ticket {
             let refused = matches!(fault, Fault::Status(_) | Fault::Auth | Fault::Quota);
             seat.settle(refused.then_some(0));
         }
+        if failure.class == Class::Auth && running.renews(now) && admission.plan.renew(now) {
+            return Next::Again(Duration::ZERO);
+        }
         let rests = rest(&running, failure, now);
         if failure.class == Class::ContentFilter && running.provider.failover.on.filter {
             return admission.plan.failed(Fault::Filter, now, None, |_| 0);
@@ -271,6 +289,16 @@ impl Ticket {
         match &self.snapshot.server.unpriced {
             Unpriced::Price(price) => Some(price.clone()),
             Unpriced::Warn | Unpriced::Refuse => None,
+        }
+    }
+}
+
+impl Running {
+    /// The provider has refused its token, and another one is fetched.
+    fn renews(&self, now: Instant) -> bool {
+        match self.credential.as_ref().map(|credential| &credential.proof) {
+            Some(Proof::Lease(lease)) => lease.refused(now),
+            _ => false,
         }
     }
 }

@@ -68,6 +68,9 @@ impl Ticket {
 
     pub(super) fn write(&mut self, mut ending: Ending<'_>) -> Committed {
         self.done = true;
+        if ending.outcome != Outcome::Success {
+            self.waste_parts();
+        }
         let mut tap = ending.tap.take();
         let measured = self.measure(ending.outcome, tap.as_deref_mut());
         self.learn(ending.outcome, &measured, tap.as_deref());

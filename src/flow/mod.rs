@@ -13,6 +13,7 @@ pub mod govern;
 pub mod keyring;
 pub mod minted;
 mod nobody;
+mod parts;
 mod route;
 mod spent;
 mod tell;

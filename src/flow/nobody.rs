@@ -13,6 +13,7 @@ struct Blocked {
     open: Option<Duration>,
     rate: Option<Duration>,
     busy: Option<Duration>,
+    token: Option<Duration>,
     dead: Option<Why>,
 }
 
@@ -82,6 +83,9 @@ impl Blocked {
             Block::Resting(rest) if rest.is_rate() => {
                 self.rate = sooner(self.rate, rest.until.saturating_duration_since(now));
             }
+            Block::Resting(rest) if rest.why == Why::Token => {
+                self.token = sooner(self.token, rest.until.saturating_duration_since(now));
+            }
             Block::Resting(rest) => self.dead = Some(rest.why),
             Block::Full(full) if full.busy => self.busy = sooner(self.busy, full.wait),
             Block::Full(full) => self.rate = sooner(self.rate, full.wait),
@@ -92,6 +96,10 @@ impl Blocked {
         if let (Some(busy), None, None) = (self.busy, self.open, self.rate) {
             let why = "every credential for this model is in full use (its concurrent limit)";
             return ApiError::new(Code::NoHealthyUpstream, why).after(busy);
+        }
+        if let (Some(_), None, None) = (self.token, self.open, self.rate) {
+            let why = "the gateway has no token of the provider yet";
+            return ApiError::new(Code::NoHealthyUpstream, why).after(SOON);
         }
         match (self.open, self.rate, self.dead) {
             (Some(open), rate, _) => {

@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::budget::Held;
+use super::parts::Parts;
 use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::{Minted, Snapshot};
@@ -195,6 +196,8 @@ pub struct Ticket {
     pub running: Option<Running>,
     /// Everything else.
     pub record: Record,
+    /// Answered parts of a request that becomes several calls.
+    pub(super) parts: Parts,
     /// What it takes of limits and budgets.
     pub taken: Taken,
     /// Bytes of bodies it holds.
@@ -231,6 +234,7 @@ impl Ticket {
             admission: None,
             running: None,
             record: Record::default(),
+            parts: Parts::default(),
             taken: Taken::default(),
             held,
             done: false,

@@ -24,6 +24,17 @@ const TARGETS_MAX: usize = 1024;
 /// "upstream event now"), and no prompt or reply may reach a log.
 const OWN: &str = "weir";
 
+/// What Pingora says as an error though any stranger can make it happen: a connection that ends or
+/// dawdles in the middle of a request's head, a handshake that is none (pingora-proxy 0.9.1, lib.rs
+/// `handle_new_request`; pingora-core 0.9.1, services/listening.rs and apps/mod.rs). A request has
+/// its own line in the access log, its errors are not logged this way.
+const STRANGERS: &[(&str, &str)] = &[
+    ("pingora_proxy", "Fail to proxy: "),
+    ("pingora_proxy", "failed to send error response to downstream: "),
+    ("pingora_core::services::listening", "Downstream handshake "),
+    ("pingora_core::apps", "H2 handshake error "),
+];
+
 /// Config's faults and warnings: all of them at once is their point, and they come by an
 /// operator's hand only, so they are never summed up.
 pub const CONFIG: &str = "weir::config";
@@ -104,6 +115,9 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
+        if self.level() < LevelFilter::Debug && is_strangers(record) {
+            return;
+        }
         let now = Instant::now();
         let verdict = self.flood.lock().take(record.target(), record.level(), now);
         match verdict {
@@ -127,6 +141,14 @@ fn allowed(level: LevelFilter, target: &str, asked: Level) -> bool {
         other => other.min(LevelFilter::Info),
     };
     asked <= level
+}
+
+fn is_strangers(record: &Record<'_>) -> bool {
+    if !record.target().starts_with("pingora") {
+        return false;
+    }
+    let text = record.args().to_string();
+    STRANGERS.iter().any(|(from, begins)| record.target() == *from && text.starts_with(begins))
 }
 
 /// One kind's silence.

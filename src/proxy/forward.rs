@@ -1,11 +1,16 @@
 //! The head of a request as a provider sees it: ours where it must be, the caller's where it may.
 
-use crate::base::Credential;
+use crate::base::{Aws, Proof, Secret};
 use crate::flow::Attempt;
 use crate::route::{Auth, Provider};
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, OrErr, Result};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weir_filters::sign;
+
+/// What AWS signatures of a model's requests are good for.
+const AWS_SERVICE: &str = "bedrock";
 
 /// What never travels upstream: credentials and whereabouts of the caller, what belongs to the
 /// caller's own connection, and what we set ourselves.
@@ -91,8 +96,12 @@ pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool
             .or_err(ErrorType::InternalError, "a header name of the provider's")?;
         set(&mut headers, name, value)?;
     }
-    if let Some(credential) = &attempt.credential {
-        pay(provider, credential, &mut headers, &mut path)?;
+    if let Some(token) = &attempt.token {
+        pay(&provider.auth, token, &mut headers, &mut path)?;
+    }
+    if let Some(Proof::Aws(keys)) = attempt.credential.as_ref().map(|c| &c.proof) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        sign_with(keys, attempt, &path, time, &mut headers)?;
     }
     let uri = path.parse().or_err(ErrorType::InternalError, "the provider's path")?;
     Ok(Head { uri, headers })
@@ -113,21 +122,25 @@ pub fn probe(provider: &Provider, path: &str) -> Result<Head> {
             .or_err(ErrorType::InternalError, "a header name of the provider's")?;
         set(&mut headers, name, value)?;
     }
-    if let Some(credential) = provider.credentials.iter().find(|c| c.weight > 0) {
-        pay(provider, credential, &mut headers, &mut path)?;
+    // What signs is not worth a signature here: a refusal is an answer too.
+    let credential = provider.credentials.iter().find(|c| c.weight > 0);
+    let shown = credential.and_then(|c| c.proof.show(Instant::now()).ok().flatten());
+    if let Some(token) = shown {
+        pay(&provider.auth, &token, &mut headers, &mut path)?;
     }
     let uri = path.parse().or_err(ErrorType::InternalError, "the probe's path")?;
     Ok(Head { uri, headers })
 }
 
+/// What bears the credential, where it is sent as it is.
 fn pay(
-    provider: &Provider,
-    credential: &Credential,
+    auth: &Auth,
+    token: &Secret,
     headers: &mut Vec<(HeaderName, HeaderValue)>,
     path: &mut String,
 ) -> Result<()> {
-    let secret = credential.secret.expose();
-    match &provider.auth {
+    let secret = token.expose();
+    match auth {
         Auth::Bearer => secretly(headers, header::AUTHORIZATION, &format!("Bearer {secret}")),
         Auth::Header(name) => secretly(headers, HeaderName::from_static(name), secret),
         Auth::Query(name) => {
@@ -139,6 +152,35 @@ fn pay(
         }
         Auth::None => Ok(()),
     }
+}
+
+/// Signs the try as it will be sent. `time` in Unix seconds.
+fn sign_with(
+    keys: &Aws,
+    attempt: &Attempt,
+    path: &str,
+    time: u64,
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+) -> Result<()> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let host = attempt.provider.base.authority();
+    let request = sign::Request {
+        method: "POST",
+        path,
+        query,
+        headers: &[("host", &host), ("content-type", "application/json")],
+        body: &attempt.outgoing.body.0,
+    };
+    let credentials = sign::Credentials {
+        access_key: &keys.access_key_id,
+        secret_key: keys.secret_access_key.expose(),
+        session_token: keys.session_token.as_ref().map(Secret::expose),
+    };
+    let scope = sign::Scope { region: &keys.region, service: AWS_SERVICE };
+    for (name, value) in sign::sign(&request, &credentials, scope, time) {
+        secretly(headers, HeaderName::from_static(name), &value)?;
+    }
+    Ok(())
 }
 
 /// Percent-encodes all but unreserved characters (RFC 3986, section 2.3).

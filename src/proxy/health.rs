@@ -104,14 +104,18 @@ async fn ask(
     health: &Health,
 ) -> Result<u16, String> {
     let say = |error: Box<pingora::Error>| error.to_string();
-    let address = resolver.address(&provider.base).await?;
+    // Behind a proxy it is the proxy that looks names up.
+    let way = match provider.through {
+        Some(_) => None,
+        None => Some(resolver.way(&provider.base).await?),
+    };
     let head = forward::probe(provider, &health.path).map_err(say)?;
     let mut request = RequestHeader::build("GET", b"/", None).map_err(say)?;
     request.set_uri(head.uri);
     for (name, value) in head.headers {
         request.insert_header(name, value).map_err(say)?;
     }
-    let peer = peer::peer(provider, address, Some(health.timeout), 0);
+    let peer = peer::peer(provider, way, Some(health.timeout), 0);
     let (mut session, _) = connector.get_http_session(&peer).await.map_err(say)?;
     session.write_request_header(Box::new(request)).await.map_err(say)?;
     session.finish_request_body().await.map_err(say)?;

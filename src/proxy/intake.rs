@@ -6,9 +6,9 @@ use super::flood::{self, Guard};
 use super::settle::LEAVING;
 use crate::config::Flood;
 use crate::flow::{Arrival, Phase, Ticket, Wishes};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 use pingora::{Error, Result};
 use std::fmt::Write as _;
@@ -34,6 +34,8 @@ pub enum Taken {
     Local(Box<ResponseHeader>, Bytes),
     /// It is refused.
     Refused(ApiError),
+    /// It is refused, and what follows on its connection can be no request.
+    Last(ApiError),
 }
 
 /// What the head says.
@@ -210,7 +212,7 @@ fn closed(ticket: &Ticket) -> Option<ApiError> {
     None
 }
 
-fn leaving() -> ApiError {
+pub(super) fn leaving() -> ApiError {
     ApiError::new(Code::Overloaded, LEAVING).after(Duration::from_secs(1))
 }
 
@@ -219,9 +221,9 @@ async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     if let Some(name) = ticket.arrival.wishes.faulty {
         return Ok(Taken::Refused(faulty(name)));
     }
-    let body = match read(session, ticket).await? {
+    let body = match super::body::read(session, ticket).await? {
         Ok(body) => body,
-        Err(refused) => return Ok(Taken::Refused(refused)),
+        Err(refused) => return Ok(refused),
     };
     let since = Instant::now();
     let mut admitted = ticket.admit(body, fastrand::u64(..));
@@ -248,62 +250,6 @@ fn faulty(name: &str) -> ApiError {
     };
     let why = format!("the header `{name}` takes {takes}");
     ApiError::new(Code::InvalidRequest, why).param(name)
-}
-
-/// Reads the whole body: under a time between two reads, a size, and the process's byte budget.
-async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes, ApiError>> {
-    let server = ticket.snapshot.server.clone();
-    let head = session.req_header();
-    if let Some(coding) = coding(head) {
-        let why = format!("content-encoding `{coding}` is not in this version; send it plain");
-        return Ok(Err(ApiError { status: 415, ..ApiError::new(Code::InvalidRequest, why) }));
-    }
-    let length = head.headers.get("content-length").and_then(|v| v.to_str().ok());
-    let length: Option<usize> = length.and_then(|v| v.trim().parse().ok());
-    if length.is_some_and(|n| n > server.max_body) {
-        return Ok(Err(too_large(server.max_body)));
-    }
-    if head.headers.contains_key("expect") {
-        session.write_continue_response().await?;
-    }
-    let mut buffer = BytesMut::new();
-    let bell = ticket.bell();
-    tokio::pin!(bell);
-    loop {
-        let read = tokio::select! {
-            read = tokio::time::timeout(server.body, session.read_request_body()) => read,
-            () = &mut bell => return Ok(Err(leaving())),
-        };
-        let Ok(read) = read else {
-            let refused =
-                ApiError::new(Code::InvalidRequest, "the request body did not come in time");
-            return Ok(Err(ApiError { status: 408, ..refused }));
-        };
-        let Some(piece) = read? else { break };
-        if buffer.len() + piece.len() > server.max_body {
-            return Ok(Err(too_large(server.max_body)));
-        }
-        if !ticket.held.take(piece.len()) {
-            let why = "too many request bodies are open (max_body_bytes_open)";
-            let refused = ApiError::new(Code::Overloaded, why);
-            return Ok(Err(refused.after(Duration::from_secs(1))));
-        }
-        if buffer.is_empty() && length == Some(piece.len()) {
-            return Ok(Ok(piece));
-        }
-        buffer.reserve(length.map_or(0, |n| n.saturating_sub(buffer.len())).max(piece.len()));
-        buffer.extend_from_slice(&piece);
-    }
-    Ok(Ok(buffer.freeze()))
-}
-
-fn too_large(max: usize) -> ApiError {
-    ApiError::new(Code::RequestTooLarge, format!("the request body is larger than {max} bytes"))
-}
-
-fn coding(head: &RequestHeader) -> Option<String> {
-    let coding = head.headers.get("content-encoding")?.to_str().unwrap_or("?").trim().to_owned();
-    (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then_some(coding)
 }
 
 /// As on the admin side.

@@ -5,20 +5,26 @@
 //! caller's, `settle` judges what goes wrong, `answer` speaks for ourselves.
 
 mod answer;
+mod body;
+mod dial;
 pub mod dry;
 mod endpoint;
 mod flood;
 mod forward;
+pub mod head;
 pub mod health;
 mod intake;
 mod models;
+pub mod outbound;
 mod peer;
 mod relay;
 pub mod resolver;
 mod session;
 mod settle;
+mod tries;
+mod unpack;
 
-use crate::flow::{Committed, Ending, Gateway, Phase, Step, Ticket};
+use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
 use crate::meter::Outcome;
 use async_trait::async_trait;
 use endpoint::Endpoint;
@@ -29,13 +35,13 @@ use pingora::protocols::Digest;
 use pingora::protocols::http::compression::ResponseCompressionCtx;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, Result};
+use pingora::{Error, Result};
 use relay::Exchange;
 use resolver::Resolver;
 use session::{Control, Downstream, REJECTED, Timer};
 use settle::Verdict;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_filters::error::{ApiError, Code};
 
 /// The gateway as Pingora runs it.
@@ -80,7 +86,7 @@ impl Proxy {
     ) -> Result<bool> {
         let (header, body, outcome, error) = match &taken {
             Taken::Local(header, body) => (header.clone(), body.clone(), Outcome::Success, None),
-            Taken::Refused(error) => {
+            Taken::Refused(error) | Taken::Last(error) => {
                 let (header, body) = answer::error(&ticket, error)?;
                 (header, body, Outcome::Refused, Some(error))
             }
@@ -89,8 +95,9 @@ impl Proxy {
         let status = header.status.as_u16();
         let ending = Ending { outcome, status, error, tap: None };
         let unread = !session.is_body_done();
-        let hopeless = status == 408 || session.req_header().headers.contains_key("expect");
-        if (unread && hopeless) || ticket.phase() > Phase::Serving {
+        let last = matches!(taken, Taken::Last(_));
+        let hopeless = last || session.req_header().headers.contains_key("expect");
+        if last || (unread && hopeless) || ticket.phase() > Phase::Serving {
             session.set_keepalive(None);
         }
         c.committed = Some(ticket.commit(ending));
@@ -103,92 +110,6 @@ impl Proxy {
             let _ = session.drain_request_body().await; // one that never ends is reset in the end
         }
         Ok(true)
-    }
-
-    /// The wait before a try, watched: a client that leaves ends it, and so do the request's own
-    /// time and the end of the drain.
-    async fn wait(&self, session: &mut Session, control: &Control, wait: Duration) -> Result<()> {
-        if wait.is_zero() {
-            return Ok(());
-        }
-        let mut error = tokio::select! {
-            () = tokio::time::sleep(wait) => return Ok(()),
-            end = session.downstream_session.read_body_or_idle(true) => match end {
-                Ok(_) => Error::explain(ErrorType::ConnectionClosed, "the client left"),
-                Err(error) => error,
-            },
-        };
-        let x = &mut control.exchange();
-        // What is none of our own errors is the client's: nobody else is there.
-        if !matches!(error.etype(), ErrorType::Custom(_)) {
-            error.as_down();
-        }
-        if settle::judge(x, &error, false, Instant::now()) == Verdict::Gone {
-            error.as_down();
-        } else {
-            error.as_in();
-        }
-        error.set_retry(false);
-        Err(error)
-    }
-
-    /// Makes the next try: its request, its deadlines, its address. Where everybody is too fast
-    /// for a moment, the moment is waited for.
-    async fn try_next(
-        &self,
-        session: &mut Session,
-        control: &Control,
-        c: &mut Context,
-    ) -> Result<Box<HttpPeer>> {
-        let attempt = loop {
-            match self.make_try(control, c)? {
-                Step::Try(attempt) => break attempt,
-                Step::Wait(wait) => self.wait(session, control, wait).await?,
-            }
-        };
-        let provider = attempt.provider.clone();
-        control.exchange().begin(*attempt);
-        let found = self.resolver.address(&provider.base).await;
-        let address = match found {
-            Ok(address) => address,
-            Err(why) => {
-                let verdict = settle::unresolved(&mut control.exchange(), &why, Instant::now());
-                return rejected().map_err(|mut e: Box<Error>| {
-                    e.set_retry(verdict == Verdict::Retry);
-                    e
-                });
-            }
-        };
-        let left = control.clock.total_left(Instant::now());
-        Ok(Box::new(peer::peer(&provider, address, left, self.started.elapsed().as_secs())))
-    }
-
-    fn make_try(&self, control: &Control, c: &mut Context) -> Result<Step> {
-        let since = Instant::now();
-        let mut x = control.exchange();
-        let Some(ticket) = x.ticket() else { return rejected() };
-        if ticket.phase() == Phase::Cut {
-            settle::cut(&mut x);
-            return rejected();
-        }
-        let step = match ticket.attempt(since) {
-            Ok(step) => step,
-            Err(error) => {
-                x.refuse(error);
-                return rejected();
-            }
-        };
-        if let Step::Try(attempt) = &step {
-            let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
-            let head = forward::head(attempt, id, &intake::traceparent(trace), ticket.streams());
-            c.head = Some(head?);
-            if ticket.tries() == 0 {
-                ticket.announce();
-            }
-            control.clock.arm_total(ticket.arrival.at, attempt.provider.timeouts.total);
-        }
-        ticket.own_since(since);
-        Ok(step)
     }
 }
 
@@ -207,6 +128,19 @@ impl ProxyHttp for Proxy {
 
     fn new_ctx(&self) -> Context {
         Context { arrived: Instant::now(), control: None, committed: None, head: None }
+    }
+
+    // Pingora calls this after the head and before all else, where the connection has something
+    // to say; ours has since its beginning (see `server::front`).
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        _c: &mut Context,
+        connection: Box<dyn std::any::Any + Send + Sync>,
+    ) {
+        if let Some(head) = connection.downcast_ref::<head::Head>() {
+            head.read();
+        }
     }
 
     async fn request_filter(&self, session: &mut Session, c: &mut Context) -> Result<bool> {
@@ -245,8 +179,6 @@ impl ProxyHttp for Proxy {
 
     async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
-        // Pingora's decompressor has phases and panics when a second try begins in the body's one.
-        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
         // Pingora keeps the state of the last reply's decompression, and dies of it at the second

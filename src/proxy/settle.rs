@@ -123,13 +123,32 @@ pub fn connect(x: &mut Exchange, error: &Error, now: Instant) -> Verdict {
         ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => {
             (Class::Timeout, format!("connect timeout: {who} could not be reached in time"))
         }
-        ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::HandshakeError => {
-            (Class::Server, format!("TLS to {who} failed: {}", error.etype().as_str()))
+        ErrorType::InvalidCert => (
+            Class::Server,
+            format!(
+                "TLS to {who} failed: its certificate is not trusted (another name, expired, or of \
+                 an authority that neither the system nor `ca` knows)"
+            ),
+        ),
+        ErrorType::TLSHandshakeFailure | ErrorType::HandshakeError => {
+            (Class::Server, format!("TLS to {who} failed: {}", reason(error)))
+        }
+        ErrorType::ConnectProxyFailure => {
+            let why = error.context.as_ref().map_or("no tunnel", |c| c.as_str());
+            (Class::Server, format!("cannot connect to {who}: {why}"))
         }
         other => (Class::Server, format!("cannot connect to {who}: {}", other.as_str())),
     };
     let next = x.book(Fault::Connect, &failure(class, &why, None), now);
     follow(x, next)
+}
+
+/// Why a handshake failed, in OpenSSL's words: of `error:code:library:function:reason:…` only the
+/// reason says something to a person.
+fn reason(error: &Error) -> String {
+    let context = error.context.as_ref().map_or("", |context| context.as_str());
+    let stack = context.split("error:").nth(1).and_then(|stack| stack.split(':').nth(3));
+    stack.map_or_else(|| "the connection ended".to_owned(), str::to_owned)
 }
 
 /// Judges a name without an address.
@@ -155,6 +174,7 @@ fn failure(class: Class, message: &str, code: Option<&str>) -> Failure {
         status: 0,
         message: message.into(),
         code: code.map(str::to_owned),
+        kind: None,
         param: None,
         retry_after: None,
     }

@@ -17,7 +17,7 @@ pub mod tell;
 
 pub use need::Need;
 pub use plan::{Choice, Plan};
-pub use provider::{Auth, Base, Fault, Faults, Offer, Provider};
+pub use provider::{Auth, Base, Fault, Faults, Offer, Provider, Through, Trust};
 pub use strategy::{Affinity, Smart, Strategy};
 
 use crate::base::{Glob, ProviderId};

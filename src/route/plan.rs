@@ -1,13 +1,18 @@
 //! Which target of a request is tried next, and what follows a failed try.
 
 mod blocked;
+mod keys;
 
 use super::live::TargetLive;
 use super::need::{Lack, Need, lack};
+use super::rest::Why;
 use super::strategy::Tagged;
 use super::{Fault, Model, Provider, Smart, Strategy, Target};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// So often a request looks again whether a token has come that it cannot do without: 3 seconds.
+const TOKEN_WAITS: u32 = 10;
 
 /// One target of one request.
 #[derive(Debug, Clone)]
@@ -54,6 +59,8 @@ pub struct Plan {
     keys_here: usize,
     /// How often this request has waited for a credential.
     waits: u32,
+    /// A refused token has been fetched anew for this request.
+    renewed: bool,
     tried: usize,
     counted: bool,
     /// Another model may be asked when this one is used up.
@@ -86,6 +93,7 @@ impl Plan {
             tries_here: 0,
             keys_here: 0,
             waits: 0,
+            renewed: false,
             tried: 0,
             counted: false,
             spare: !model.fallback.is_empty(),
@@ -258,27 +266,6 @@ impl Plan {
     /// breaks a target again and again counts once.
     pub fn first_bad(&mut self) -> bool {
         !std::mem::replace(&mut self.counted, true)
-    }
-
-    /// The current try has failed on its credential, and another one is free: whether it is asked
-    /// at once. It is not a further try of the target.
-    pub fn other_key(&mut self, fault: Fault, now: Instant) -> bool {
-        let Some(choice) = self.current() else { return false };
-        let provider = choice.provider.clone();
-        let young = self.is_young(&provider, now) && !self.need.once;
-        self.keys_here += 1;
-        let ask = provider.failover.on.holds(fault)
-            && young
-            && self.keys_here < provider.credentials.len();
-        if ask {
-            self.unbegin();
-        }
-        ask
-    }
-
-    fn is_young(&self, provider: &Provider, now: Instant) -> bool {
-        let elapsed = now.saturating_duration_since(self.arrived);
-        !self.is_late(now) && provider.failover.max_elapsed.is_none_or(|most| elapsed < most)
     }
 
     /// The current try has failed. `jitter` gives a number in `0..=its argument` (milliseconds); a

@@ -4,38 +4,33 @@ use super::breaker::Rule;
 use super::health::Health;
 use super::live::ProviderLive;
 use super::rest::Cooldown;
+pub use crate::base::Base;
 use crate::base::{Glob, ProviderId};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use weir_filters::error::ErrorMap;
 use weir_filters::tokens::Encoding;
 use weir_filters::usage::Price;
 use weir_filters::wire::{Params, Quirks, Wire};
 
-/// `base_url`, taken apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Base {
-    /// `https`.
-    pub tls: bool,
-    /// Host name or address, without brackets.
-    pub host: String,
-    /// Port; 443 or 80 where the URL has none.
-    pub port: u16,
-    /// Path without a trailing slash: `/v1`, or empty.
-    pub path: String,
+/// Authorities whose certificates are believed, in place of the system's.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    /// In the form Pingora takes them.
+    pub roots: Arc<Box<[openssl::x509::X509]>>,
+    /// Tells one set from another.
+    pub mark: u64,
 }
 
-impl Base {
-    /// The `Host` header: with the port where it is not the scheme's own, IPv6 in brackets.
-    #[must_use]
-    pub fn authority(&self) -> String {
-        let host =
-            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == if self.tls { 443 } else { 80 } {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
-    }
+/// An HTTP proxy on the way to a provider; what goes through it is a tunnel (`CONNECT`).
+#[derive(Debug, Clone)]
+pub struct Through {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port; 80 where the URL has none.
+    pub port: u16,
+    /// The whole value of `proxy-authorization`.
+    pub authorization: Option<crate::base::Secret>,
 }
 
 /// Where the credential goes.
@@ -213,6 +208,12 @@ pub struct Provider {
     pub wire: Wire,
     /// Where it is.
     pub base: Base,
+    /// Whom its certificate must be of; `None`: anybody the system trusts.
+    pub trust: Option<Trust>,
+    /// The proxy in between.
+    pub through: Option<Arc<Through>>,
+    /// It is spoken to in HTTP/2.
+    pub http2: bool,
     /// How it is paid.
     pub auth: Auth,
     /// With what; never empty unless `auth` is `None`.
@@ -241,6 +242,8 @@ pub struct Provider {
     pub params: Params,
     /// Deviations of its wire.
     pub quirks: Quirks,
+    /// Its own words for failures.
+    pub errors: ErrorMap,
     /// What it offers: exact names first, then patterns, the longest first.
     pub offers: Vec<Offer>,
     /// What is known of it; set when a gateway adopts its table.

@@ -35,6 +35,8 @@ pub enum Why {
     Quota = 2,
     /// It was refused.
     Auth = 3,
+    /// It is exchanged for a token, which is being fetched.
+    Token = 4,
 }
 
 /// One rest.
@@ -54,6 +56,12 @@ impl Rest {
     #[must_use]
     pub fn is_rate(&self) -> bool {
         self.why == Why::Rate
+    }
+
+    /// Over soon, if it is not too long: a rate, or a token on its way.
+    #[must_use]
+    pub fn heals(&self) -> bool {
+        matches!(self.why, Why::Rate | Why::Token)
     }
 
     /// Too fast by our guess of its length.

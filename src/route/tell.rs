@@ -99,6 +99,7 @@ impl Plan {
                 Why::Rate => "it limits our rate now".into(),
                 Why::Quota => "its account is out of money or quota".into(),
                 Why::Auth => "it refused our credential".into(),
+                Why::Token => "it has given no token yet".into(),
             },
             Ok(()) => "it is not asked".into(),
         }

@@ -101,7 +101,8 @@ async fn announce(parts: &mut Parts) -> Result<(), u8> {
     let banner = parts.banner.take();
     let mut text = String::new();
     for claim in &parts.claims {
-        text.push_str(&format!("listening on http://{}\n", claim.address));
+        let scheme = if claim.tls { "https" } else { "http" };
+        text.push_str(&format!("listening on {scheme}://{}\n", claim.address));
     }
     if let Some(admin) = parts.admin {
         text.push_str(&format!("admin on http://{admin}\n"));

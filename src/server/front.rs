@@ -2,11 +2,13 @@
 //!
 //! With h2c on, Pingora waits for 24 bytes of any new connection and sets no limit
 //! (pingora-core 0.9.1, apps/mod.rs `process_new`): a client that sends nothing stays for ever, and
-//! `GET / HTTP/1.0` in 18 bytes is never answered. Here two bytes decide, under `server.header`.
+//! `GET / HTTP/1.0` in 18 bytes is never answered. Here two bytes decide, under `server.header`,
+//! and every head of the connection has that time too.
 
 use super::Shared;
 use crate::flow::Gateway;
 use crate::proxy::Proxy;
+use crate::proxy::head::{Head, Timed};
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::Stream;
@@ -17,6 +19,7 @@ use pingora::server::ShutdownWatch;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// `PRI * HTTP/2.0…` (RFC 9113 section 3.4) is the only thing that begins so and is not HTTP/1.
 const H2_BEGINS: &[u8; 2] = b"PR";
@@ -27,26 +30,27 @@ const H2_PREFACE_BYTES: usize = 24;
 pub struct Front {
     gateway: Arc<Gateway>,
     shared: Arc<Shared>,
-    h1: Arc<Speaks>,
-    h2c: Arc<Speaks>,
+    proxy: Arc<HttpProxy<Proxy>>,
+    h1: HttpServerOptions,
+    h2c: HttpServerOptions,
 }
 
 impl Front {
     /// One proxy, spoken to in either protocol.
     pub fn new(gateway: Arc<Gateway>, shared: Arc<Shared>, proxy: HttpProxy<Proxy>) -> Self {
-        let proxy = Arc::new(proxy);
         let idle = gateway.snapshot.load().server.idle;
-        let speaks = |h2c| {
+        let options = |h2c| {
             let mut options = HttpServerOptions::default();
             options.h2c = h2c;
             options.h2_idle_timeout = Some(idle);
-            Arc::new(Speaks { proxy: proxy.clone(), options })
+            options
         };
-        Self { gateway, shared, h1: speaks(false), h2c: speaks(true) }
+        let (h1, h2c) = (options(false), options(true));
+        Self { gateway, shared, proxy: Arc::new(proxy), h1, h2c }
     }
 
     async fn begins_h2(&self, stream: &mut Stream) -> Option<bool> {
-        let limit = self.gateway.snapshot.load().server.header;
+        let limit = self.limit();
         let peek = async {
             let mut two = [0; H2_BEGINS.len()];
             if !stream.try_peek(&mut two).await.ok()? {
@@ -60,6 +64,10 @@ impl Front {
         };
         tokio::time::timeout(limit, peek).await.ok().flatten()
     }
+
+    fn limit(&self) -> Duration {
+        self.gateway.snapshot.load().server.header
+    }
 }
 
 #[async_trait]
@@ -71,20 +79,29 @@ impl ServerApp for Front {
     ) -> Option<Stream> {
         let _open = Open::new(&self.shared.connections);
         // Silent for too long, or gone: there is no request to answer.
-        let app = if self.begins_h2(&mut stream).await? { &self.h2c } else { &self.h1 };
+        let h2c = self.begins_h2(&mut stream).await?;
+        let head = Head::default();
+        // A preface that is there needs no watch.
+        let stream = match h2c {
+            true => stream,
+            false => Box::new(Timed::new(stream, head.clone(), self.limit())) as Stream,
+        };
+        let options = if h2c { &self.h2c } else { &self.h1 }.clone();
+        let app = Arc::new(Speaks { proxy: self.proxy.clone(), options, head });
         app.process_new(stream, shutdown).await
     }
 
     async fn cleanup(&self) {
         // One proxy behind both: this ends the connections that wait for a next request.
-        self.h1.http_cleanup().await;
+        self.proxy.http_cleanup().await;
     }
 }
 
-/// The proxy under one set of options.
+/// The proxy, as one connection speaks to it.
 struct Speaks {
     proxy: Arc<HttpProxy<Proxy>>,
     options: HttpServerOptions,
+    head: Head,
 }
 
 type Reused<'a> = Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'a>>;
@@ -94,7 +111,7 @@ type Unit<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 impl HttpServerApp for Speaks {
     fn process_new_http<'s, 'w, 'f>(
         self: &'s Arc<Self>,
-        session: ServerSession,
+        mut session: ServerSession,
         shutdown: &'w ShutdownWatch,
     ) -> Reused<'f>
     where
@@ -102,6 +119,10 @@ impl HttpServerApp for Speaks {
         'w: 'f,
         Self: 'f,
     {
+        if session.as_http1().is_some() {
+            self.head.expected();
+            session.set_connection_user_context(Some(Box::new(self.head.clone())));
+        }
         self.proxy.process_new_http(session, shutdown)
     }
     fn h2_options(&self) -> Option<H2Options> {

@@ -27,6 +27,8 @@ impl Unavailable {
 pub struct Claim {
     /// With its real port.
     pub address: SocketAddr,
+    /// TLS is spoken there.
+    pub tls: bool,
     /// Where config says port 0: a bound socket that never listens, so that the port the kernel
     /// gave stays ours until Pingora has bound it too. Both carry `SO_REUSEPORT`.
     hold: Option<OwnedFd>,
@@ -39,10 +41,10 @@ impl Claim {
     ///
     /// # Errors
     /// The address is busy, foreign, forbidden, or no address.
-    pub fn client(address: &str) -> Result<Self, Unavailable> {
+    pub fn client(address: &str, tls: bool) -> Result<Self, Unavailable> {
         let claimed = resolve(address).and_then(|a| {
             let (fd, bound) = bind_only(a)?;
-            Ok(Self { address: bound, hold: (a.port() == 0).then_some(fd) })
+            Ok(Self { address: bound, tls, hold: (a.port() == 0).then_some(fd) })
         });
         claimed.map_err(|error| Unavailable::new("listen on", address, error))
     }
@@ -108,7 +110,7 @@ mod tests {
     fn a_busy_port_is_told_with_its_address() {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = other.local_addr().unwrap().to_string();
-        for error in [Claim::client(&address).unwrap_err(), bind(&address).unwrap_err()] {
+        for error in [Claim::client(&address, false).unwrap_err(), bind(&address).unwrap_err()] {
             let text = error.to_string();
             assert!(text.starts_with(&format!("cannot listen on {address}: ")), "{text}");
         }
@@ -116,17 +118,17 @@ mod tests {
 
     #[test]
     fn port_zero_is_held_until_someone_listens_and_takes_no_connection_itself() {
-        let claim = Claim::client("127.0.0.1:0").unwrap();
+        let claim = Claim::client("127.0.0.1:0", false).unwrap();
         assert!(claim.is_held() && claim.address.port() != 0);
         let nobody = std::net::TcpStream::connect(claim.address);
         assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        let fixed = Claim::client("127.0.0.1:0").unwrap().address.to_string();
-        assert!(!Claim::client(&fixed).unwrap().is_held(), "a fixed port is only tried");
+        let fixed = Claim::client("127.0.0.1:0", false).unwrap().address.to_string();
+        assert!(!Claim::client(&fixed, false).unwrap().is_held(), "a fixed port is only tried");
     }
 
     #[test]
     fn an_unspecified_address_is_reached_over_loopback() {
-        let claim = |a: &str| Claim { address: a.parse().unwrap(), hold: None };
+        let claim = |a: &str| Claim { address: a.parse().unwrap(), tls: false, hold: None };
         let at = |a: &str| claim(a).reachable().to_string();
         assert_eq!(at("0.0.0.0:8080"), "127.0.0.1:8080");
         assert_eq!(at("[::]:8080"), "[::1]:8080");

@@ -14,6 +14,8 @@ mod redis;
 mod reload;
 mod serve;
 mod store;
+mod tls;
+mod tokens;
 
 pub use listen::{Claim, Unavailable};
 pub use reload::Source;
@@ -84,8 +86,10 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
     for warning in &loaded.warnings {
         log::warn!(target: CONFIG, "{warning}");
     }
-    let claims =
-        snapshot.server.listen.iter().map(|a| Claim::client(a)).collect::<Result<_, _>>()?;
+    let plain = snapshot.server.listen.iter().map(|address| (address, false));
+    let tls = snapshot.server.tls.iter().flat_map(|tls| &tls.listen).map(|address| (address, true));
+    let claims = plain.chain(tls).map(|(address, tls)| Claim::client(address, tls));
+    let claims = claims.collect::<Result<_, _>>()?;
     let admin = listen::bind(&snapshot.admin.listen)?;
     let metrics = snapshot.admin.metrics_listen.as_deref().map(listen::bind).transpose()?;
     let spool_dir = snapshot.store.spool.clone();
@@ -119,6 +123,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let writers = writers(&gateway, ledger, &stop);
     let reloads = reload::spawn(gateway.clone(), options.source, logger);
     let _store = store::spawn(gateway.clone(), reloads.clone(), stop.clone());
+    tokens::spawn(&gateway);
     let (way, leaving) = leave::way();
     let hands = admin::Hands {
         reload: Box::new({
@@ -133,7 +138,13 @@ fn start(ready: Ready, options: Options) -> u8 {
     let admin_address = admin.local_addr().ok();
     admin::spawn(gateway.clone(), hands, admin, metrics);
     let (close, closing) = tokio::sync::watch::channel(false);
-    let (server, resolver) = serve::build(&gateway, &shared, &claims);
+    let (server, resolver) = match serve::build(&gateway, &shared, &claims) {
+        Ok(built) => built,
+        Err(fault) => {
+            let _ = writeln!(io::stderr(), "weir: {fault}");
+            return EXIT_UNAVAILABLE;
+        }
+    };
     let (hearing, heard) = std::sync::mpsc::channel();
     let parts = control::Parts {
         gateway,

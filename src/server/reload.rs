@@ -140,6 +140,10 @@ impl Reloader {
 fn keep_started(old: &Snapshot, new: &mut Snapshot) -> Vec<&'static str> {
     let differ = config::needs_restart(old, new);
     new.server.listen.clone_from(&old.server.listen);
+    if differ.contains(&"server.tls.listen") {
+        // Its listeners stay, and go on as who they were.
+        new.server.tls.clone_from(&old.server.tls);
+    }
     new.server.threads = old.server.threads;
     new.server.upstream_idle = old.server.upstream_idle;
     new.admin.listen.clone_from(&old.admin.listen);

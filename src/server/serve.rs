@@ -1,7 +1,7 @@
 //! Pingora, set up: one proxy service on every claimed address, and a way to close it.
 
 use super::front::Front;
-use super::{Claim, Shared};
+use super::{Claim, Shared, Unavailable, tls};
 use crate::flow::Gateway;
 use crate::proxy::Proxy;
 use crate::proxy::resolver::Resolver;
@@ -17,9 +17,9 @@ use tokio::sync::watch;
 
 /// Pingora's default of 64 KiB is most of what an idle stream weighs; 8 KiB hold any usual head.
 const READ_BUFFER: usize = 8 << 10;
-/// Pingora counts every turn of its loop, dead pooled connections too; the plan of a request has
-/// its own, smaller bounds.
-const LOOP_TURNS_MAX: usize = 64;
+/// Pingora counts every turn of its loop, dead pooled connections and the parts of a request too;
+/// the plan of a request has its own, smaller bounds.
+const LOOP_TURNS_MAX: usize = 320;
 /// How much later than our own drain Pingora's net ends the process.
 const NET_SECONDS: u64 = 10;
 /// A client that vanished without a word is found after a minute and a half.
@@ -31,11 +31,14 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive {
 };
 
 /// A server that is ready to run, and the providers' addresses that its proxy uses.
+///
+/// # Errors
+/// The TLS library cannot be set up.
 pub fn build(
     gateway: &Arc<Gateway>,
     shared: &Arc<Shared>,
     claims: &[Claim],
-) -> (Server, Arc<Resolver>) {
+) -> Result<(Server, Arc<Resolver>), Unavailable> {
     let settings = gateway.snapshot.load().server.clone();
     let drain = settings.drain.saturating_add(settings.drain_delay).as_secs();
     let conf = ServerConf {
@@ -57,13 +60,16 @@ pub fn build(
         let mut socket = TcpSocketOptions::default();
         socket.so_reuseport = claim.is_held().then_some(true);
         socket.tcp_keepalive = Some(KEEPALIVE);
-        let listener = ListenerConfig::tcp(claim.address.to_string())
+        let mut listener = ListenerConfig::tcp(claim.address.to_string())
             .tcp_socket_options(socket)
             .l4_buffer(L4BufferSettings::default().read(READ_BUFFER));
+        if claim.tls {
+            listener = listener.tls(tls::settings(gateway)?);
+        }
         service.add_listener(listener);
     }
     server.add_service(service);
-    (server, resolver)
+    Ok((server, resolver))
 }
 
 /// Serves until `closing` becomes true, then sleeps out the grace period (the control thread ends

@@ -3,6 +3,8 @@
 //! A seal is bound to its entry's name and version, so that a row copied over another one opens
 //! nothing. Plaintext lives in buffers that leave zeros behind.
 
+pub mod exchange;
+
 use crate::store::vault::{self as rows, VaultRow};
 use crate::store::{self, Error as StoreError};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

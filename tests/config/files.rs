@@ -1,6 +1,6 @@
 //! Several files: includes, presets of one's own, secrets in files, and noticing their changes.
 
-use super::{env, lines};
+use super::{bare, env, lines};
 use std::fs;
 use std::path::Path;
 use weir::config::{self, Loaded, Watch};
@@ -119,6 +119,25 @@ fn a_file_that_includes_itself_is_a_fault() {
 }
 
 #[test]
+fn the_readmes_example_adds_a_provider_without_code() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let example = readme.split("```toml\n").find(|s| s.starts_with("# conf/providers/")).unwrap();
+    let example = example.split("```").next().unwrap();
+    let main = "presets = [\"presets\"]\n[providers.example]\n";
+    let dir = folder(&[("weir.toml", main), ("presets/example.toml", example)]);
+    assert_eq!(lines(&config::check_preset(&dir.path().join("presets/example.toml"))), "");
+    let loaded = config::read_with(&dir.path().join("weir.toml"), &|name| {
+        (name == "EXAMPLE_API_KEY").then(|| "sk-example".to_owned())
+    });
+    let loaded = loaded.result.unwrap_or_else(|faults| panic!("{}", lines(&faults)));
+    let provider = &loaded.snapshot.routes.providers[&"example".into()];
+    assert_eq!(bare(&provider.credentials[0]), "sk-example");
+    assert!(provider.offer("example-large").unwrap().price.is_some());
+    assert!(!provider.quirks.stream_options && provider.errors != Default::default());
+}
+
+#[test]
 fn presets_of_ones_own_stand_beside_the_embedded_ones() {
     let house = r#"wire = "openai"
 base_url = "http://127.0.0.1:1/v1"
@@ -139,7 +158,7 @@ max_output = 10
     let dir = folder(&[("weir.toml", main), ("presets/house.toml", house)]);
     let routes = sound(dir.path()).snapshot.routes;
     let x = &routes.providers[&"x".into()];
-    assert_eq!(x.credentials[0].secret.expose(), "value-of-SET");
+    assert_eq!(bare(&x.credentials[0]), "value-of-SET");
     let big = x.offer("big").unwrap();
     assert_eq!((big.context, big.max_output), (Some(1000), Some(10)), "laid over key by key");
     assert_eq!(big.price.as_ref().unwrap().source, "us 2026-11-30");

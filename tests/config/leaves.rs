@@ -1,6 +1,7 @@
 //! conf/weir.toml, key by key: each is a default that is true, and each changes what is compiled.
 
-use super::{env, lines};
+use super::papers::placed;
+use super::{bare, env, lines};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir::config::{self, Snapshot};
@@ -9,6 +10,9 @@ use weir::config::{self, Snapshot};
 /// legal in this version (any other is refused by name, which is tested elsewhere).
 const OTHERS: &[(&str, &str)] = &[
     ("server.listen", r#"["127.0.0.1:1"]"#),
+    ("server.tls.listen", r#"["127.0.0.1:2"]"#),
+    ("server.tls.cert", r#""tls/other.pem""#),
+    ("server.tls.key", r#""tls/same-key.pem""#),
     ("server.threads", "77"),
     ("server.max_body", r#""1MiB""#),
     ("server.max_body_bytes_open", r#""2GiB""#),
@@ -38,11 +42,13 @@ const OTHERS: &[(&str, &str)] = &[
     ("log.redact", "false"),
     ("providers.openai.preset", r#""groq""#),
     ("providers.openai.wire", r#""anthropic""#),
-    ("providers.openai.base_url", r#""http://127.0.0.1:1""#),
+    ("providers.openai.base_url", r#""https://other.example""#),
     ("providers.openai.auth", r#""api-key""#),
     ("providers.openai.api_keys", r#"["env:SET"]"#),
     ("providers.openai.api_version", r#""2025-01-01""#),
-    ("providers.openai.http2", ""),
+    ("providers.openai.http2", "true"),
+    ("providers.openai.ca", r#""file:tls/other.pem""#),
+    ("providers.openai.proxy", r#""http://other""#),
     ("providers.openai.timeouts.connect", r#""1s""#),
     ("providers.openai.timeouts.first_token", r#""1s""#),
     ("providers.openai.timeouts.idle", r#""1s""#),
@@ -80,6 +86,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.quirks.reasoning_back", "true"),
     ("providers.openai.quirks.responses", "false"),
     ("providers.openai.quirks.completions", "true"),
+    ("providers.openai.errors.insufficient_quota", r#""auth""#),
     ("providers.openai.models.gpt-4o.price.currency", r#""CNY""#),
     ("providers.openai.models.gpt-4o.price.input", "3"),
     ("providers.openai.models.gpt-4o.price.cached_input", "3"),
@@ -174,7 +181,7 @@ fn whole() -> String {
         Some(key) if !key.starts_with(' ') => format!("{key}\n"),
         _ => format!("{line}\n"),
     };
-    text.lines().map(open).collect()
+    placed(&text.lines().map(open).collect::<String>())
 }
 
 fn load(text: &str) -> Snapshot {
@@ -188,7 +195,7 @@ fn print(s: &Snapshot) -> String {
     let mut text =
         format!("{:?}{:?}{token:?}{:?}{:?}{:?}", s.server, s.admin, s.store, s.log, s.routes);
     for provider in s.routes.providers.values() {
-        text.extend(provider.credentials.iter().map(|c| format!("{c:?}{}", c.secret.expose())));
+        text.extend(provider.credentials.iter().map(|c| format!("{c:?}{}", bare(c))));
     }
     let keys: BTreeMap<_, _> =
         s.keys.0.iter().map(|(hash, key)| (key.id.clone(), (hash, key))).collect();
@@ -300,7 +307,8 @@ fn every_key_of_the_shipped_config_changes_what_is_compiled() {
         let mut tree = whole.clone();
         make_room(&mut tree, path);
         let before = print(&load(&tree.to_string()));
-        let value = format!("x = {other}").parse::<toml::Table>().unwrap().remove("x").unwrap();
+        let value =
+            placed(&format!("x = {other}")).parse::<toml::Table>().unwrap().remove("x").unwrap();
         assert!(set(&mut tree, path, &value), "{path}");
         assert!(before != print(&load(&tree.to_string())), "{path} = {other} changes nothing");
     }
@@ -328,12 +336,15 @@ fn part(names: &[&str], without: &[&str]) -> String {
 #[test]
 fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let same = |text: &str, bare: &str| assert!(print(&load(text)) == print(&load(bare)), "{text}");
-    same(&part(&["server"], &["default_model", "listen", "limits"]), "");
+    same(&part(&["server"], &["default_model", "listen", "tls", "limits"]), "");
     same(&part(&["admin"], &["token", "metrics_listen"]), "");
     same(&part(&["store"], &[]), "");
     same(&part(&["log"], &[]), "");
-    let examples =
-        ["api_keys", "api_version", "idempotency_header", "health", "headers", "params", "models"];
+    let examples: Vec<&str> =
+        "api_keys api_version idempotency_header health ca proxy headers params \
+                               errors models"
+            .split_whitespace()
+            .collect();
     let openai = "[providers.openai]\n";
     // Said, `reply` holds for embeddings too, whose own default is shorter.
     let said = part(&["providers", "openai"], &examples).replace("reply = \"5m\"\n", "");

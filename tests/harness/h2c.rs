@@ -21,6 +21,13 @@ impl H2 {
     pub async fn connect(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a listener");
         stream.set_nodelay(true).unwrap();
+        Self::over(stream).await
+    }
+    /// On a connection that is there.
+    pub async fn over<S>(stream: S) -> Self
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
         let (send, connection) = soon("h2", h2::client::handshake(stream)).await.unwrap();
         Self { send, connection: tokio::spawn(connection) }
     }

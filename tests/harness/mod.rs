@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod h2c;
 pub mod reply;
 pub mod spool;
+pub mod tls;
 pub mod toml;
 
 mod selftest;

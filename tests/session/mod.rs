@@ -2,8 +2,11 @@
 //! clients that leave, and clients that do not read.
 
 mod bodies;
+mod coded;
 mod early;
 mod given_back;
+mod heads;
+mod idle;
 mod kept;
 mod leaving;
 mod limits;

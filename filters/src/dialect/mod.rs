@@ -70,6 +70,17 @@ pub struct Memo {
     names: Names,
     /// How vectors are to be written.
     vectors: embeddings::Encoding,
+    /// Bodies to be asked after the first one, of the same path; their replies are one answer.
+    parts: Vec<Bytes>,
+}
+
+impl Memo {
+    /// The bodies that follow the first one, where a provider takes less at once than the caller
+    /// asks for. Each is asked when the one before is answered.
+    #[must_use]
+    pub fn parts(&self) -> &[Bytes] {
+        &self.parts
+    }
 }
 
 impl Api {
@@ -153,7 +164,8 @@ impl Api {
             Self::Completions => translated(completions::to_chat(wire, ask)?, wire, ask),
             Self::Embeddings => {
                 let vectors = embeddings::Encoding::asked(ask.peek)?;
-                Ok((embeddings::request(wire, ask)?, Memo { vectors, ..native() }))
+                let (outgoing, parts) = embeddings::request(wire, ask)?;
+                Ok((outgoing, Memo { vectors, parts, ..native() }))
             }
             Self::Passed(passed) => Ok((passed.request(wire, ask)?, native())),
         }
@@ -208,9 +220,27 @@ impl Api {
             }),
             Self::Completions if memo.native => completions::pass_whole(body, &context),
             Self::Completions => canon::whole(wire, body, context, completions::whole),
+            Self::Embeddings if !memo.parts.is_empty() => {
+                embeddings::whole_of_many(&body, memo.vectors, &context)
+            }
             Self::Embeddings => embeddings::whole(wire, body, memo.vectors, &context),
             Self::Passed(passed) => passed.whole(body, &context),
         }
+    }
+
+    /// Looks at the reply to one of [`Memo::parts`]: the prompt tokens that it tells.
+    ///
+    /// # Errors
+    /// It is no part of an answer.
+    pub fn part(self, body: &[u8]) -> Result<Option<u64>, Failure> {
+        embeddings::part(body)
+    }
+
+    /// The replies to all of a request's bodies as the one that [`Self::whole`] reads.
+    #[must_use]
+    pub fn join(self, replies: &[Bytes]) -> Bytes {
+        let joined = replies.join(&b","[..]);
+        [b"[", &joined[..], b"]"].concat().into()
     }
 
     /// An error as the last event of a stream whose reply has no filter to say it.

@@ -2,6 +2,7 @@
 
 mod api;
 mod left;
+mod map;
 mod mask;
 mod rules;
 mod wait;
@@ -9,6 +10,7 @@ mod words;
 
 pub use api::{ApiError, Code};
 pub use left::{Spent, spent};
+pub use map::{CLASSES, ErrorMap};
 pub use mask::mask;
 pub use wait::parse_wait;
 
@@ -64,6 +66,8 @@ pub struct Failure {
     pub message: String,
     /// The provider's own code, or its type where it has no code.
     pub code: Option<String>,
+    /// The provider's own type.
+    pub kind: Option<String>,
     /// The provider's own param.
     pub param: Option<String>,
     /// How long the provider asked us to wait.
@@ -76,7 +80,7 @@ impl Failure {
     #[must_use]
     pub fn new(class: Class, status: u16, message: &str) -> Self {
         let message = cut(mask(message), MESSAGE_CHARS_MAX);
-        Self { class, status, message, code: None, param: None, retry_after: None }
+        Self { class, status, message, code: None, kind: None, param: None, retry_after: None }
     }
 }
 
@@ -93,7 +97,6 @@ pub fn classify(status: u16, header: &dyn Fn(&str) -> Option<String>, body: &[u8
         words.kind = kind.split(':').next().unwrap_or_default().to_owned();
         words.index();
     }
-    let status = words.business_status().unwrap_or(status);
     let class = rules::class(status, &words);
     let mut failure = finish(class, status, words);
     failure.retry_after =
@@ -106,7 +109,7 @@ pub fn classify(status: u16, header: &dyn Fn(&str) -> Option<String>, body: &[u8
 #[must_use]
 pub fn classify_event(value: &[u8]) -> Failure {
     let words = Words::read(value);
-    let status = words.business_status().or(words.status).unwrap_or_else(|| rules::meant(&words));
+    let status = words.status.unwrap_or_else(|| rules::meant(&words));
     finish(rules::class(status, &words), status, words)
 }
 
@@ -115,15 +118,18 @@ fn finish(class: Class, status: u16, words: Words) -> Failure {
         "" => format!("status {status} without a message"),
         text => cut(mask(text), MESSAGE_CHARS_MAX),
     };
-    let code = [words.code, words.kind].into_iter().find(|word| !word.is_empty());
+    let named = |word: &str| cut(mask(word), NAME_CHARS_MAX);
+    let kind = Some(words.kind).filter(|word| !word.is_empty());
+    let code = Some(words.code).filter(|word| !word.is_empty()).or_else(|| kind.clone());
     let waits = matches!(class, Class::RateLimited | Class::Overloaded);
     Failure {
         class,
         status,
         retry_after: words.wait.or_else(|| wait::from_text(&message)).filter(|_| waits),
         message,
-        code: code.map(|code| cut(mask(&code), NAME_CHARS_MAX)),
-        param: words.param.map(|param| cut(mask(&param), NAME_CHARS_MAX)),
+        code: code.as_deref().map(named),
+        kind: kind.as_deref().map(named),
+        param: words.param.as_deref().map(named),
     }
 }
 

@@ -61,17 +61,16 @@ const AUTH: [&str; 5] = [
 
 /// The class of a failure.
 pub(super) fn class(status: u16, words: &Words) -> Class {
-    let zhipu = words.zhipu();
     let has = |list: &[&str]| list.iter().any(|needle| words.holds(needle));
     let says = |list: &[&str]| list.iter().any(|needle| words.says(needle));
     // a hit in an echo of the request does no harm to these two: such a reply is a 400 anyway
-    if has(&CONTEXT) || zhipu == Some("1261") {
+    if has(&CONTEXT) {
         return Class::ContextLength;
     }
-    if words.holds_word("content_filter") || has(&CONTENT) || zhipu == Some("1301") {
+    if words.holds_word("content_filter") || has(&CONTENT) {
         return Class::ContentFilter;
     }
-    if status == 402 || says(&QUOTA) || zhipu == Some("1113") {
+    if status == 402 || says(&QUOTA) {
         return Class::Quota;
     }
     if matches!(status, 413 | 429) && hopeless(words) {
@@ -81,12 +80,11 @@ pub(super) fn class(status: u16, words: &Words) -> Class {
         429 if says(&["server_high_load", "modelnotready"]) => Class::Overloaded,
         429 => Class::RateLimited,
         498 => Class::Overloaded, // Groq: no room in the flex tier
-        401 if words.code == "invalid_model" => Class::ModelNotFound, // Qianfan
         401 | 403 => Class::Auth,
         _ if says(&AUTH) || words.holds_word("api_key_invalid") => Class::Auth,
         404 if other_thing(words) => Class::BadRequest,
         404 => Class::ModelNotFound,
-        _ if zhipu == Some("1211") || no_model(status, words) => Class::ModelNotFound,
+        _ if no_model(status, words) => Class::ModelNotFound,
         413 => Class::TooLarge,
         408 | 425 | 504 => Class::Timeout,
         _ if words.kind.contains("timeout_error") => Class::Timeout,

@@ -22,10 +22,6 @@ pub(super) struct Words {
     pub status: Option<u16>,
     /// google.rpc.RetryInfo, or `retry_after` beside the message.
     pub wait: Option<Duration>,
-    /// Baidu Qianfan v1: `error_code`.
-    business: Option<i64>,
-    /// `{"error":{code,message}}` with nothing else, as Zhipu sends it.
-    plain: bool,
     /// Message, code and type in lower case.
     said: String,
     /// The whole body in lower case.
@@ -78,39 +74,22 @@ impl Words {
         &self.said
     }
 
-    /// Zhipu's business code (docs.bigmodel.cn, error codes): four digits in an object of code and
-    /// message alone. Mistral's look alike but stand beside a type.
-    pub(super) fn zhipu(&self) -> Option<&str> {
-        let digits = self.code.len() == 4 && self.code.bytes().all(|b| b.is_ascii_digit());
-        (self.plain && digits).then_some(self.code.as_str())
-    }
-
-    /// The status that Qianfan v1's number means; it is always sent with a 200.
-    pub(super) fn business_status(&self) -> Option<u16> {
-        Some(match self.business? {
-            4 | 18 | 336_501 | 336_502 => 429,
-            17 | 19 => 402,
-            110 | 111 => 401,
-            336_100 => 503,
-            336_001..=336_007 => 400,
-            _ => 500,
-        })
-    }
-
     fn of(whole: &Map<String, Value>) -> Self {
         // Responses: {"type":"response.failed","response":{"error":{…}}}
         let whole = match whole.get("response") {
             Some(Value::Object(inner)) if inner.contains_key("error") => inner,
             _ => whole,
         };
-        let inner = match whole.get("error") {
-            Some(Value::Object(inner)) => inner,
+        let inner = match (whole.get("error"), whole.get("base_resp")) {
+            (Some(Value::Object(inner)), _) => inner,
+            // MiniMax: {"choices":null,"base_resp":{"status_code":1008,"status_msg":"…"}}
+            (None, Some(Value::Object(inner))) => inner,
             _ => whole,
         };
         let text = |key: &str| inner.get(key).and_then(Value::as_str);
         Self {
             message: message(inner, whole),
-            code: ["code", "error_code"]
+            code: ["code", "error_code", "status_code"]
                 .into_iter()
                 .find_map(|key| inner.get(key).and_then(scalar))
                 .unwrap_or_default(),
@@ -122,9 +101,6 @@ impl Words {
             param: text("param").map(str::to_owned),
             status: own_status(inner),
             wait: retry_info(inner),
-            business: whole.get("error_code").and_then(integer),
-            plain: !std::ptr::eq(inner, whole)
-                && inner.keys().all(|key| key == "code" || key == "message"),
             ..Self::default()
         }
     }
@@ -149,7 +125,7 @@ fn object(text: &str) -> Option<Map<String, Value>> {
 
 /// The words for people, wherever they stand.
 fn message(inner: &Map<String, Value>, whole: &Map<String, Value>) -> String {
-    let keys = ["message", "error", "error_msg", "msg", "detail", "errorMessage"];
+    let keys = ["message", "error", "error_msg", "status_msg", "msg", "detail", "errorMessage"];
     keys.into_iter()
         .find_map(|key| inner.get(key).and_then(told))
         .or_else(|| keys.into_iter().find_map(|key| whole.get(key).and_then(told)))

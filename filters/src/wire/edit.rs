@@ -42,7 +42,7 @@ pub(super) fn edited(
 }
 
 /// A path segment: everything but unreserved characters (RFC 3986, section 2.3) percent-encoded.
-pub(super) fn segment(text: &str) -> String {
+pub(crate) fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 pub mod anthropic;
 pub mod bedrock;
 pub mod cohere;
+pub mod dashscope;
 mod edit;
 pub mod gemini;
 mod listen;
@@ -18,6 +19,8 @@ pub mod ollama;
 pub mod openai;
 pub mod qianfan;
 mod scribe;
+
+pub(crate) use edit::segment;
 
 /// A provider protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +44,8 @@ pub enum Wire {
     Qianfan,
     /// Cohere's second chat.
     Cohere,
+    /// Alibaba's DashScope in its own protocol; its compatible mode is OpenAI's.
+    DashScope,
 }
 
 /// Every wire by the name config uses. A name that is not here is "not in this version".
@@ -54,6 +59,7 @@ pub const WIRES: &[(&str, Wire)] = &[
     ("bedrock", Wire::Bedrock),
     ("qianfan", Wire::Qianfan),
     ("cohere", Wire::Cohere),
+    ("dashscope", Wire::DashScope),
 ];
 
 /// What differs between providers of one wire, as data of a preset's `[quirks]`.
@@ -240,6 +246,7 @@ impl Wire {
             Self::Bedrock => bedrock::request(ask),
             Self::Qianfan => qianfan::request(ask),
             Self::Cohere => cohere::request(ask),
+            Self::DashScope => dashscope::request(ask),
         }
     }
     /// A filter for one streamed reply.
@@ -253,6 +260,7 @@ impl Wire {
             Self::Bedrock => bedrock::stream(context),
             Self::Qianfan => qianfan::stream(context),
             Self::Cohere => cohere::stream(context),
+            Self::DashScope => dashscope::stream(context),
         }
     }
     /// Reads a whole JSON reply with status 200.
@@ -268,6 +276,7 @@ impl Wire {
             Self::Bedrock => bedrock::whole(body, context),
             Self::Qianfan => qianfan::whole(body, context),
             Self::Cohere => cohere::whole(body, context),
+            Self::DashScope => dashscope::whole(body, context),
         }
     }
 }

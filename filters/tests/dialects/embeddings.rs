@@ -141,6 +141,25 @@ fn other_providers_embeddings_are_openai_s_to_the_caller() {
     assert_eq!(dropped, ["user"]);
     let (sent, _, _) = To::new(Wire::Ollama).ask(Api::Embeddings, &body);
     assert_eq!(sent, json!({"model": "up-model", "input": ["a", "b"], "dimensions": 2}));
+    let (sent, _, _) = To::new(Wire::Cohere).ask(Api::Embeddings, &body);
+    let cohere = json!({"texts": ["a", "b"], "input_type": "search_document",
+        "embedding_types": ["float"], "output_dimension": 2});
+    let mut named = cohere.clone();
+    named["model"] = json!("up-model");
+    assert_eq!(sent, named);
+    let to = To { model: "cohere.embed-v4:0", ..To::new(Wire::Bedrock) };
+    let (sent, _, _) = to.ask(Api::Embeddings, &body);
+    assert_eq!(sent, cohere);
+    let query = json!({"model": "m", "input": "a", "input_type": "search_query"});
+    let (sent, dropped, _) = To::new(Wire::Cohere).ask(Api::Embeddings, &query);
+    assert_eq!((&sent["input_type"], dropped.len()), (&json!("search_query"), 0));
+    let (sent, _, _) = To::new(Wire::Vertex).ask(Api::Embeddings, &body);
+    let parameters = json!({"outputDimensionality": 2});
+    let instances = json!([{"content": "a"}, {"content": "b"}]);
+    assert_eq!(sent, json!({"instances": instances, "parameters": parameters}));
+    let one = json!({"model": "m", "input": "a", "dimensions": 256});
+    let (sent, _, _) = To::new(Wire::Bedrock).ask(Api::Embeddings, &one);
+    assert_eq!(sent, json!({"inputText": "a", "dimensions": 256}));
     let tokens = json!({"model": "m", "input": [1, 2]});
     let error = To::new(Wire::Gemini).try_ask(Api::Embeddings, &tokens).unwrap_err();
     assert_eq!(error.param.as_deref(), Some("input"));
@@ -154,4 +173,16 @@ fn other_providers_embeddings_are_openai_s_to_the_caller() {
     assert_eq!(got["data"][1], json!({"object": "embedding", "index": 1, "embedding": [1]}));
     let got = read(Wire::Ollama, json!({"embeddings": [[0.5]], "prompt_eval_count": 3}));
     assert_eq!(got["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
+    let prompt = |tokens: u64| json!({"prompt_tokens": tokens, "total_tokens": tokens});
+    let meta = json!({"billed_units": {"input_tokens": 4}});
+    let got = read(Wire::Cohere, json!({"embeddings": {"float": [[0.5]]}, "meta": meta}));
+    assert_eq!((&got["data"][0]["embedding"], &got["usage"]), (&json!([0.5]), &prompt(4)));
+    let got = read(Wire::Bedrock, json!({"embedding": [0.5], "inputTextTokenCount": 3}));
+    assert_eq!((&got["data"][0]["embedding"], &got["usage"]), (&json!([0.5]), &prompt(3)));
+    let got =
+        read(Wire::Bedrock, json!({"embeddings": [[0.5]], "response_type": "embeddings_floats"}));
+    assert_eq!((&got["data"][0]["embedding"], &got["usage"]), (&json!([0.5]), &prompt(7)));
+    let one = |n: u64| json!({"embeddings": {"values": [n], "statistics": {"token_count": n}}});
+    let got = read(Wire::Vertex, json!({"predictions": [one(1), one(2)]}));
+    assert_eq!((&got["data"][1]["embedding"], &got["usage"]), (&json!([2]), &prompt(3)));
 }

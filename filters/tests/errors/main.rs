@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_filters::dialect::Dialect;
-use weir_filters::error::{ApiError, Class, Failure, classify, classify_event};
+use weir_filters::error::{ApiError, CLASSES, Class, ErrorMap, Failure, classify, classify_event};
+use weir_filters::wire::{ReplyContext, Wire};
 
 mod caller;
 mod words;
@@ -138,6 +139,42 @@ fn worded(case: &Case) -> Option<Class> {
     WORDED.iter().find(|(start, _)| hit(start)).map(|(_, class)| *class)
 }
 
+/// The `[errors]` of a provider's preset; empty where it has none.
+fn words_of(provider: &str) -> ErrorMap {
+    let path = format!("{}/../conf/providers/{provider}.toml", env!("CARGO_MANIFEST_DIR"));
+    let preset: toml::Table = std::fs::read_to_string(path).unwrap_or_default().parse().unwrap();
+    let rows = preset.get("errors").and_then(|errors| errors.as_table().cloned());
+    let rows = rows.unwrap_or_default();
+    let class = |name: &str| CLASSES.iter().find(|(other, ..)| *other == name).unwrap().1;
+    ErrorMap::new(rows.iter().map(|(name, value)| (name.as_str(), class(value.as_str().unwrap()))))
+}
+
+/// An error inside a 200 as its wire reads it.
+fn event(id: &str, value: &[u8]) -> Failure {
+    match id.starts_with("qianfan/") {
+        true => Wire::Qianfan.whole(value.to_vec().into(), context()).unwrap_err(),
+        false => classify_event(value),
+    }
+}
+
+fn context() -> ReplyContext {
+    ReplyContext {
+        usage_asked: false,
+        strip_usage: false,
+        id: "chatcmpl-t".into(),
+        created: 1,
+        model: "m".into(),
+        encoding: None,
+        prompt_tokens: 7,
+    }
+}
+
+/// The failure in the words of the preset that a case's folder names.
+fn refined(case: &Case, failure: Failure) -> Failure {
+    let folder = case.id.split('/').next().unwrap();
+    words_of(folder).refine(failure, case.status == 200)
+}
+
 /// The error object of a 200: the body, or the first event or line that is an error.
 fn inside(body: &[u8]) -> Option<Vec<u8>> {
     let is_error = |text: &&[u8]| {
@@ -188,12 +225,12 @@ fn every_recorded_error_gets_its_class_status_and_code() {
                 continue;
             };
             let value = inside(&case.body).unwrap_or_else(|| panic!("{}: no error", case.id));
-            check(&case.id, &classify_event(&value), class);
+            check(&case.id, &refined(&case, event(&case.id, &value)), class);
         } else {
             let header = |name: &str| {
                 case.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
             };
-            let failure = classify(case.status, &header, &case.body);
+            let failure = refined(&case, classify(case.status, &header, &case.body));
             assert_eq!(failure.status, case.status, "{}", case.id);
             check(&case.id, &failure, worded(&case).unwrap_or(by_status(case.status)));
         }

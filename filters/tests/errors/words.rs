@@ -2,7 +2,7 @@
 
 use crate::check;
 use serde_json::json;
-use weir_filters::error::{ApiError, Class, Failure, classify, classify_event};
+use weir_filters::error::{ApiError, Class, ErrorMap, Failure, classify, classify_event};
 
 fn plain(status: u16, body: &str) -> Failure {
     classify(status, &|_| None, body.as_bytes())
@@ -102,8 +102,6 @@ fn an_error_inside_a_200_gets_the_status_it_states_or_means() {
         ),
         (r#"{"error":{"status":"UNAVAILABLE","message":"x"}}"#, 503, Class::Overloaded),
         (r#"{"error":"an error was encountered"}"#, 500, Class::Server),
-        (r#"{"error_code":336100,"error_msg":"try again"}"#, 503, Class::Overloaded),
-        (r#"{"error_code":"17","error_msg":"daily limit"}"#, 402, Class::Quota),
         ("{}", 500, Class::Server),
         ("", 500, Class::Server),
     ];
@@ -112,6 +110,30 @@ fn an_error_inside_a_200_gets_the_status_it_states_or_means() {
         assert_eq!((failure.status, failure.class), (status, class), "{value}");
         check(value, &failure, class);
     }
+}
+
+#[test]
+fn a_preset_s_own_words_overrule_what_is_read_of_an_error() {
+    let map = ErrorMap::new([
+        ("1113", Class::Quota),
+        ("Sensitive*", Class::ContentFilter),
+        ("sensitive.soft", Class::BadRequest),
+        ("out of range of input", Class::ContextLength),
+        ("slow_down", Class::RateLimited),
+    ]);
+    let read = |body: &str| map.refine(plain(400, body), false).class;
+    assert_eq!(read(r#"{"error":{"code":"1113","message":"x"}}"#), Class::Quota);
+    assert_eq!(read(r#"{"error":{"code":1113,"message":"x"}}"#), Class::Quota);
+    assert_eq!(read(r#"{"error":{"code":"11130","message":"1113"}}"#), Class::BadRequest);
+    assert_eq!(read(r#"{"error":{"type":"sensitiveText","code":"x"}}"#), Class::ContentFilter);
+    assert_eq!(read(r#"{"error":{"code":"Sensitive.Soft"}}"#), Class::BadRequest, "whole first");
+    assert_eq!(read(r#"{"message":"Out of range of input length"}"#), Class::ContextLength);
+    let text = r#"{"error":{"code":"slow_down","message":"retry in 3s"}}"#;
+    let inside = map.refine(classify_event(text.as_bytes()), true);
+    assert_eq!((inside.class, inside.status), (Class::RateLimited, 429));
+    assert_eq!(inside.retry_after.map(|wait| wait.as_secs()), Some(3));
+    let hopeless = r#"{"error":{"code":"slow_down","message":"Limit 10, Requested 20"}}"#;
+    assert_eq!(map.refine(plain(429, hopeless), false).class, Class::RateHopeless);
 }
 
 #[test]

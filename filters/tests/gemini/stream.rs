@@ -10,7 +10,7 @@ use weir_filters::wire::{Step, Wire};
 const STOP: &str = r#""finishReason":"STOP","index":0"#;
 
 #[test]
-fn finish_reasons_are_openais_words() {
+fn finish_reasons_are_openais_words_and_calls_end_as_such_t10() {
     for (reason, want) in [
         ("\"STOP\"", "stop"),
         ("1", "stop"),

@@ -152,3 +152,16 @@ fn an_event_that_never_ends_fails_the_stream_s10() {
     assert!(matches!(step.end, Some(End::Failed(failure)) if failure.class == Class::Invalid));
     assert!(fed <= 9, "refused after {fed} MiB");
 }
+
+#[test]
+fn a_state_in_place_of_choices_is_the_failure_it_states() {
+    let body = r#"{"id":"a","choices":null,"base_resp":{"status_code":1008,"status_msg":"pay"}}"#;
+    for told in [stream(body, ASKED), stream(format!("data: {body}\n\n"), ASKED)] {
+        let failure = told.failure.unwrap();
+        assert_eq!((failure.code.as_deref(), failure.message.as_str()), (Some("1008"), "pay"));
+        assert!(!told.started);
+    }
+    let sound = chunk(ROLE, "null").replace("}\n\n", ",\"base_resp\":{\"status_code\":0}}\n\n");
+    let told = stream(sound + &chunk(r#"{"content":"hi"}"#, "\"stop\"") + DONE, ASKED);
+    assert!(told.failure.is_none(), "{:?}", told.failure);
+}

@@ -1,16 +1,20 @@
 //! A provider's credentials: listed, or found where its preset says they usually are.
 
-use crate::base::{Caps, Credential, Secret};
+use super::proof;
+use crate::base::{Caps, Credential, Proof};
 use crate::config::fault::At;
 use crate::config::preset::Preset;
 use crate::config::secret;
-use crate::config::value::{Node, Shape, Value, View, view};
+use crate::config::value::{Node, Shape, Table, Value, View, view};
 use crate::route::Auth;
 use std::sync::Arc;
 
 const KEY: Shape = Shape {
-    known: &["name", "value", "weight", "limits"],
-    later: &[
+    known: &[
+        "name",
+        "value",
+        "weight",
+        "limits",
         "access_key_id",
         "secret_access_key",
         "session_token",
@@ -18,6 +22,7 @@ const KEY: Shape = Shape {
         "api_key",
         "secret_key",
     ],
+    later: &[],
 };
 
 const CAPS: Shape = Shape { known: &["rpm", "tpm", "concurrent"], later: &[] };
@@ -61,18 +66,14 @@ fn one(v: &View<'_>, item: &Node, number: usize) -> Option<(At, Credential)> {
     let key = v.key("api_keys");
     let name = format!("key-{number}");
     if let Value::Text(text) = &item.value {
-        let secret = secret::secret(v.book, item.at, &key, text)?;
-        return Some((item.at, Credential { name, secret, weight: 1, caps: None }));
+        let proof = Proof::Bare(secret::secret(v.book, item.at, &key, text)?);
+        return Some((item.at, Credential { name, proof, weight: 1, caps: None }));
     }
     let table = view(v.book, item, key, &KEY)?;
     let weight = table.integer("weight", 0..=WEIGHT_MAX).unwrap_or(1) as u32;
     let name = table.text("name").map_or(name, str::to_owned);
-    if table.get("value").is_none() {
-        table.complain("a credential needs its `value`");
-    }
-    let text = table.text("value")?;
-    let secret = secret::secret(v.book, table.place("value"), &table.key("value"), text)?;
-    Some((item.at, Credential { name, secret, weight, caps: caps(&table) }))
+    let proof = proof::proof(v, &table)?;
+    Some((item.at, Credential { name, proof, weight, caps: caps(&table) }))
 }
 
 fn caps(v: &View<'_>) -> Option<Caps> {
@@ -90,22 +91,54 @@ fn usual(v: &View<'_>, preset: Option<&Preset>) -> Vec<Arc<Credential>> {
         v.complain("needs api_keys, or auth = \"none\"");
         return Vec::new();
     };
-    match from_env(v, preset) {
-        Some(secret) => {
-            let name = "key-1".into();
-            vec![Arc::new(Credential { name, secret, weight: 1, caps: None })]
-        }
-        None => {
-            if !preset.keyless {
-                let names = preset.env.join(" or ");
-                v.complain(format!("needs api_keys, since the environment has no {names}"));
-            }
-            Vec::new()
-        }
+    let set = |name: &str| (v.book.env)(name).filter(|value| !value.is_empty());
+    if let Some(name) = preset.env.iter().find(|name| set(name).is_some()) {
+        let found = secret::secret(v.book, v.at, &v.key("api_keys"), &format!("env:{name}"));
+        let one = |secret| {
+            let (name, proof) = ("key-1".into(), Proof::Bare(secret));
+            Credential { name, proof, weight: 1, caps: None }
+        };
+        return found.map(one).map(Arc::new).into_iter().collect();
     }
+    let parts = preset.parts.iter().find_map(|node| filled(node, &set));
+    if let Some(node) = parts {
+        return one(v, &node, 1).map(|(_, key)| Arc::new(key)).into_iter().collect();
+    }
+    if !preset.keyless {
+        let mut names = preset.env.clone();
+        names.extend(preset.parts.iter().map(variables));
+        let names = names.join(" or ");
+        v.complain(format!("needs api_keys, since the environment has no {names}"));
+    }
+    Vec::new()
 }
 
-fn from_env(v: &View<'_>, preset: &Preset) -> Option<Secret> {
-    let name = preset.env.iter().find(|name| (v.book.env)(name).is_some_and(|s| !s.is_empty()))?;
-    secret::secret(v.book, v.at, &v.key("api_keys"), &format!("env:{name}"))
+/// A credential's parts where the environment has all of them; a session token may lack.
+fn filled(node: &Node, set: &dyn Fn(&str) -> Option<String>) -> Option<Node> {
+    let Value::Table(table) = &node.value else { return None };
+    let mut out: Table = table.clone();
+    for (key, entry) in table {
+        let Value::Text(text) = &entry.node.value else { return None };
+        let name = text.split_once(':').map_or("", |(_, name)| name);
+        match set(name) {
+            None if key == "session_token" => drop(out.remove(key)),
+            None => return None,
+            Some(path) if text.starts_with("path:") => {
+                out.get_mut(key)?.node.value = Value::Text(format!("file:{path}"));
+            }
+            Some(_) => {}
+        }
+    }
+    Some(Node { at: node.at, value: Value::Table(out) })
+}
+
+/// The variables that a credential's parts are in, for people.
+fn variables(node: &Node) -> String {
+    let Value::Table(table) = &node.value else { return String::new() };
+    let needed = table.iter().filter(|(key, _)| *key != "session_token");
+    let names = needed.filter_map(|(_, entry)| match &entry.node.value {
+        Value::Text(text) => text.split_once(':').map(|(_, name)| name),
+        _ => None,
+    });
+    names.collect::<Vec<_>>().join(" and ")
 }

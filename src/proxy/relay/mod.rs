@@ -7,6 +7,7 @@
 //! end the answer are returned, so a caller never sees a finished answer without its row.
 
 mod batch;
+mod refusal;
 mod reply;
 
 use super::answer;
@@ -20,7 +21,7 @@ use http::{HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::{Api, Memo};
-use weir_filters::error::{ApiError, Class, Code, Failure};
+use weir_filters::error::{ApiError, Class, Code, ErrorMap, Failure};
 use weir_filters::wire::{Reply, ReplyContext, Wire};
 
 /// Whether the exchange goes on.
@@ -232,8 +233,14 @@ impl Exchange {
     pub fn error_body_late(&mut self, now: Instant) -> Option<Next> {
         let late = std::mem::replace(&mut self.replying, Replying::Over);
         let Replying::Error { status, headers, pieces, .. } = late else { return None };
-        let (fault, failure) = reply::read_error(status, &headers, &pieces.concat());
+        let (fault, failure) =
+            refusal::read_error(status, &headers, &pieces.concat(), self.words());
         Some(self.book(fault, &failure, now))
+    }
+
+    /// The running provider's own words for failures.
+    fn words(&self) -> Option<&ErrorMap> {
+        self.ticket.as_ref()?.running.as_ref().map(|running| &running.provider.errors)
     }
 
     /// Books a failed try that the relay did not see end; says what follows.

@@ -3,6 +3,7 @@
 use super::super::answer;
 use super::super::session::{Clock, REJECTED, Timer};
 use super::batch::Batch;
+use super::refusal::{look, read_error};
 use super::{Exchange, Reading, Replying, Sent, Turn};
 use crate::flow::Ticket;
 #[cfg(debug_assertions)]
@@ -11,12 +12,12 @@ use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
 use std::time::{Duration, Instant};
-use weir_filters::error::{ApiError, Class, Failure, classify};
+use weir_filters::error::{ApiError, Class, Failure};
 use weir_filters::wire::{End, Step};
 
 /// An error body beyond this is not read: no message is longer.
@@ -170,7 +171,7 @@ impl Exchange {
             }
             Replying::Error { status, headers, pieces, .. } => {
                 batch.end = true;
-                let (fault, failure) = read_error(status, &headers, &pieces.concat());
+                let (fault, failure) = read_error(status, &headers, &pieces.concat(), self.words());
                 self.fail(fault, &failure, batch)
             }
             Replying::Waiting => {
@@ -274,6 +275,16 @@ impl Exchange {
         };
         #[cfg(debug_assertions)]
         failpoint::pass(failpoint::Point::PanicInFilter);
+        if ticket.has_more_parts() {
+            return match ticket.part(body, batch.now) {
+                Ok(next) => {
+                    self.next = Some(next);
+                    Error::e_explain(REJECTED, "a part of the answer")
+                }
+                Err(failure) => self.fail(Fault::Invalid, &failure, batch),
+            };
+        }
+        let body = ticket.joined(body);
         let Reading { api, wire, memo, context } = reading;
         match api.whole(wire, &memo, body, context) {
             Ok(mut whole) => {
@@ -302,6 +313,11 @@ impl Exchange {
     /// The running try has failed. While the caller has no content another one may follow (the
     /// error says so to Pingora); else the caller gets the error here.
     fn fail(&mut self, fault: Fault, failure: &Failure, batch: &mut Batch) -> Result<Turn> {
+        let refined = match self.words() {
+            Some(words) if fault == Fault::Invalid => words.refine(failure.clone(), true),
+            _ => failure.clone(),
+        };
+        let failure = &refined;
         if self.sent == Sent::Content {
             let outcome = if is_cut(failure) { Outcome::Truncated } else { Outcome::UpstreamError };
             let error = ApiError::from_failure(failure, 1);
@@ -345,40 +361,12 @@ impl Exchange {
     }
 }
 
-/// A provider's error reply, read.
-pub(super) fn read_error(status: u16, headers: &HeaderMap, body: &[u8]) -> (Fault, Failure) {
-    let failure = classify(status, &|name| look(headers, name), body);
-    let fault = match failure.class {
-        Class::Auth => Fault::Auth,
-        Class::Quota => Fault::Quota,
-        Class::RateLimited | Class::RateHopeless => Fault::Status(429),
-        _ => Fault::Status(status),
-    };
-    (fault, failure)
-}
-
-/// A reply's header. Dates are measured against the provider's own clock, or ours where it tells
-/// none.
-fn look(headers: &HeaderMap, name: &str) -> Option<String> {
-    let found = headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    // RFC 9110, section 5.6.7
-    let ours = || jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-    found.or_else(|| (name == "date").then(ours))
-}
-
 fn is_cut(failure: &Failure) -> bool {
     failure.code.as_deref() == Some("truncated")
 }
 
 fn invalid(message: &str) -> Failure {
-    Failure {
-        class: Class::Invalid,
-        status: 200,
-        message: message.into(),
-        code: None,
-        param: None,
-        retry_after: None,
-    }
+    Failure::new(Class::Invalid, 200, message)
 }
 
 fn no_end() -> Failure {

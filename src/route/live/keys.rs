@@ -1,6 +1,6 @@
 //! Which of a provider's credentials a try may have: its share, its rests and its caps.
 
-use super::{Block, ProviderLive, TargetLive};
+use super::{Block, ProviderLive, TargetLive, tokenless};
 use crate::base::Credential;
 use crate::route::breaker::Rule;
 use crate::route::caps::{Full, Seat, Seats};
@@ -116,7 +116,8 @@ impl ProviderLive {
 
     fn rest(&self, target: &TargetLive, i: usize, now: Instant) -> Option<Rest> {
         let Some(live) = self.credentials.get(i) else { return target.rates.of(0, now) };
-        live.rests.of(0, now).or_else(|| target.rates.of(live.id, now))
+        let lack = || live.credential.proof.lack(now).map(|lack| tokenless(lack, now));
+        live.rests.of(0, now).or_else(|| target.rates.of(live.id, now)).or_else(lack)
     }
 
     /// A credential rests from now on (0: the place of none). True where that is news.
@@ -144,7 +145,10 @@ impl ProviderLive {
             return Err(Block::Down);
         }
         target.check(rule, now).map_err(Block::Open)?;
-        let calm = |c: &Arc<CredentialLive>| c.rests.is_empty() && c.credential.caps.is_none();
+        let calm = |c: &Arc<CredentialLive>| {
+            let one = &c.credential;
+            c.rests.is_empty() && one.caps.is_none() && one.proof.lack(now).is_none()
+        };
         if target.rates.is_empty() && self.credentials.iter().all(calm) {
             return Ok(());
         }

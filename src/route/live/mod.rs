@@ -11,7 +11,7 @@ use super::health::Pulse;
 use super::latency::Latency;
 use super::rest::{Rest, Rests, Why};
 use super::{Provider, Table};
-use crate::base::{Credential, ProviderId};
+use crate::base::{Credential, Lack, ProviderId};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Block {
             Self::Open(wait) => (false, wait),
             Self::Down => (false, DOWN_WAIT),
             Self::Full(full) => (false, full.wait),
-            Self::Resting(rest) => (!rest.is_rate(), rest.until.saturating_duration_since(now)),
+            Self::Resting(rest) => (!rest.heals(), rest.until.saturating_duration_since(now)),
         }
     }
 }
@@ -244,7 +244,8 @@ impl ProviderLive {
                 let models = self.models.read();
                 models.values().find_map(|target| target.rates.of(live.id, now))
             };
-            let rest = live.rests.of(0, now).or_else(rate);
+            let lack = || live.credential.proof.lack(now).map(|lack| tokenless(lack, now));
+            let rest = live.rests.of(0, now).or_else(rate).or_else(lack);
             tell(&live.credential.name, rest.map(|rest| rest.why));
         }
     }
@@ -301,8 +302,8 @@ impl ProviderLive {
         }
         let fresh = Self::new(provider, now);
         let known = |live: &Arc<CredentialLive>| {
-            let secret = &live.credential.secret;
-            let Some(old) = self.credentials.iter().find(|o| o.credential.secret == *secret) else {
+            let proof = &live.credential.proof;
+            let Some(old) = self.credentials.iter().find(|o| o.credential.proof == *proof) else {
                 return live.clone();
             };
             if old.credential == live.credential {
@@ -316,6 +317,17 @@ impl ProviderLive {
         let models = RwLock::new(self.models.read().clone());
         let (id, budget, pulse) = (self.id.clone(), self.budget.clone(), self.pulse.clone());
         Arc::new(Self { id, credentials, turns: fresh.turns, budget, pulse, models })
+    }
+}
+
+/// A token that is asked for comes within this, mostly.
+const EXCHANGE: Duration = Duration::from_millis(300);
+
+/// The rest of a credential without a token.
+fn tokenless(lack: Lack, now: Instant) -> Rest {
+    match lack {
+        Lack::Soon => Rest { until: now + EXCHANGE, why: Why::Token, named: true },
+        Lack::Denied(until) => Rest { until, why: Why::Auth, named: true },
     }
 }
 

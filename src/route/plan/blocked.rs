@@ -1,8 +1,9 @@
 //! Targets that cannot be asked now: why, which of them are asked all the same, and for how long
 //! one is waited for.
 
-use super::{Plan, millis};
+use super::{Plan, TOKEN_WAITS, millis};
 use crate::route::live::Block;
+use crate::route::rest::Why;
 use crate::route::{Fault, Target};
 use std::time::{Duration, Instant};
 
@@ -26,16 +27,19 @@ impl Plan {
     pub fn patience(&mut self, now: Instant, jitter: impl FnOnce(u64) -> u64) -> Option<Duration> {
         let wait = |(_, target, block): (usize, &Target, Block)| {
             let retry = &target.provider.retry;
+            let token = matches!(block, Block::Resting(rest) if rest.why == Why::Token);
             let (left, heals) = match block {
-                Block::Resting(rest) if rest.is_rate() => {
+                Block::Resting(rest) if rest.heals() => {
                     let named = retry.on.holds(Fault::Status(429));
                     (rest.until.saturating_duration_since(now), named)
                 }
                 Block::Full(full) => (full.wait, true),
                 Block::Resting(_) | Block::Open(_) | Block::Down => return None,
             };
-            let ready = self.waits + 1 < retry.attempts && left <= retry.max_backoff;
-            (heals && ready && !self.model.return_429).then_some((left, retry.backoff))
+            let (most, backoff) =
+                if token { (TOKEN_WAITS, Duration::ZERO) } else { (retry.attempts, retry.backoff) };
+            let ready = self.waits + 1 < most && left <= retry.max_backoff;
+            (heals && ready && (token || !self.model.return_429)).then_some((left, backoff))
         };
         let (left, backoff) = self.blocks(now).into_iter().filter_map(wait).min()?;
         let wait = left + Duration::from_millis(jitter(millis(backoff)));

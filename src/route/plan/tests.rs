@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::base::{Credential, Glob, ProviderId, Secret};
+use crate::base::{Credential, Glob, Proof, ProviderId, Secret};
 use crate::route::breaker::{Outcome, Rule};
 use crate::route::live::Block;
 use crate::route::live::{Pass, Registry};
@@ -29,7 +29,7 @@ fn provider(name: &str, keys: usize) -> Provider {
     };
     let credential = |n: usize| {
         let (name, secret) = (format!("key-{n}"), Secret::new(&format!("{name}-{n}")));
-        Arc::new(Credential { name, secret, weight: 1, caps: None })
+        Arc::new(Credential { name, proof: Proof::Bare(secret), weight: 1, caps: None })
     };
     Provider {
         id: ProviderId::from(name),
@@ -57,7 +57,11 @@ fn provider(name: &str, keys: usize) -> Provider {
         headers: Vec::new(),
         params: weir_filters::wire::Params::default(),
         quirks: weir_filters::wire::Quirks::default(),
+        errors: weir_filters::error::ErrorMap::default(),
         offers: Vec::new(),
+        trust: None,
+        through: None,
+        http2: false,
         live: OnceLock::new(),
     }
 }

@@ -46,7 +46,7 @@ impl Encoding {
 ///
 /// # Errors
 /// A provider without embeddings.
-pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<(Outgoing, Vec<Bytes>), ApiError> {
     if !matches!(wire, Wire::OpenAi | Wire::Azure) {
         return other::request(wire, ask)?.ok_or_else(|| {
             let why = "the provider of this model has no embeddings";
@@ -61,7 +61,8 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     let mut dropped = apply_params(ask.params, ask.peek, &mut edits).map_err(ApiError::from)?;
     // Vectors are put into the asked form here, so its being left out loses nothing.
     dropped.retain(|name| name != "encoding_format");
-    Ok(Outgoing { path, body: edits.apply(ask.peek), dropped, ..Outgoing::default() })
+    let body = edits.apply(ask.peek);
+    Ok((Outgoing { path, body, dropped, ..Outgoing::default() }, Vec::new()))
 }
 
 #[derive(Deserialize)]
@@ -103,10 +104,7 @@ pub(super) fn whole(
     context: &ReplyContext,
 ) -> Result<Whole, Failure> {
     if !matches!(wire, Wire::OpenAi | Wire::Azure) {
-        let Some(read) = other::read(&body) else { return Err(none()) };
-        let rows = read.vectors.into_iter().zip(0..).collect::<Vec<_>>();
-        let tap = tap(read.prompt, None, context);
-        return Ok(Whole { body: list(&rows, asked, &tap, context)?, tap });
+        return answer(other::read(&body).ok_or_else(none)?, asked, context);
     }
     let Ok(reply) = serde_json::from_slice::<Reply<'_>>(&body) else { return Err(none()) };
     if reply.error.is_some() {
@@ -131,6 +129,43 @@ pub(super) fn whole(
     }
     let rows = rows.iter().zip(0..).map(|(row, n)| (row.embedding, row.index.unwrap_or(n)));
     let rows: Vec<_> = rows.collect();
+    Ok(Whole { body: list(&rows, asked, &tap, context)?, tap })
+}
+
+/// The same for the replies to many bodies, as an array of them.
+///
+/// # Errors
+/// One of them holds no vectors.
+pub(super) fn whole_of_many(
+    body: &[u8],
+    asked: Encoding,
+    context: &ReplyContext,
+) -> Result<Whole, Failure> {
+    let replies: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| none())?;
+    let mut all = other::Vectors { vectors: Vec::new(), prompt: Some(0) };
+    for reply in replies {
+        let one = other::read(reply.get().as_bytes()).ok_or_else(none)?;
+        all.vectors.extend(one.vectors);
+        all.prompt = all.prompt.zip(one.prompt).map(|(sum, more)| sum.saturating_add(more));
+    }
+    answer(all, asked, context)
+}
+
+/// One of many replies, by itself: the prompt tokens that it tells.
+///
+/// # Errors
+/// It holds no vectors.
+pub(super) fn part(body: &[u8]) -> Result<Option<u64>, Failure> {
+    other::read(body).map(|read| read.prompt).ok_or_else(none)
+}
+
+fn answer(
+    read: other::Vectors<'_>,
+    asked: Encoding,
+    context: &ReplyContext,
+) -> Result<Whole, Failure> {
+    let rows = read.vectors.into_iter().zip(0..).collect::<Vec<_>>();
+    let tap = tap(read.prompt, None, context);
     Ok(Whole { body: list(&rows, asked, &tap, context)?, tap })
 }
 

@@ -3,12 +3,22 @@
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw};
 use crate::error::{ApiError, Code};
 use crate::peek::{OWN, Peek};
-use crate::wire::{Ask, Outgoing, Wire, gemini};
+use crate::wire::{Ask, Outgoing, Wire, gemini, segment};
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Gemini's `batchEmbedContents` takes no more in one call (Gemini API, embeddings).
+/// Texts in one call: Gemini's `batchEmbedContents` (Gemini API, embeddings).
 const GEMINI_INPUTS_MAX: usize = 100;
+/// The same of Cohere (docs.cohere.com, v2/embed), at Bedrock too.
+const COHERE_INPUTS_MAX: usize = 96;
+/// The same of Vertex (cloud.google.com, text embeddings API), whose Gemini models take one alone.
+const VERTEX_INPUTS_MAX: usize = 250;
+
+/// The same of OpenAI (API reference, embeddings), for wires without a bound of their own.
+const OPENAI_INPUTS_MAX: usize = 2_048;
+/// Calls that one request may become: each waits for the one before.
+const PARTS_MAX: usize = 256;
 
 /// Vectors, and the prompt's tokens where the provider told them.
 pub(super) struct Vectors<'a> {
@@ -16,8 +26,12 @@ pub(super) struct Vectors<'a> {
     pub prompt: Option<u64>,
 }
 
-/// The request for one try; `None` where the wire has no embeddings.
-pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, ApiError> {
+/// The request for one try, and the bodies that follow its own where a model takes fewer texts at
+/// once; `None` where the wire has no embeddings.
+pub(super) fn request(
+    wire: Wire,
+    ask: &Ask<'_>,
+) -> Result<Option<(Outgoing, Vec<Bytes>)>, ApiError> {
     let mut dropped = Vec::new();
     let inputs = inputs(ask.peek)?;
     let dimensions = ask.peek.find("dimensions").map(|member| ask.peek.value(member));
@@ -29,40 +43,133 @@ pub(super) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Option<Outgoing>, Api
             dropped.push(name.to_owned());
         }
     }
+    // Cohere's models must be told what a text is for; documents are what callers that do not say
+    // have mostly.
+    let kind = ask.peek.find("input_type").map(|member| ask.peek.value(member));
+    let kind = kind.and_then(|raw| std::str::from_utf8(raw).ok());
+    if cohere_at(wire, ask.model) {
+        dropped.retain(|name| name != "input_type");
+    }
+    let most = inputs_max(wire, ask.model);
+    if inputs.len().div_ceil(most) > PARTS_MAX {
+        let why = format!("`input`: this model takes {} texts at most", most * PARTS_MAX);
+        return Err(ApiError::new(Code::InvalidRequest, why).param("input"));
+    }
+    let mut bodies = Vec::new();
+    let mut way = String::new();
+    for inputs in inputs.chunks(most) {
+        let Some((path, body)) = one(wire, ask, inputs, (kind, dimensions)) else {
+            return Ok(None);
+        };
+        bodies.push(Bytes::from(body));
+        way = path;
+    }
+    let body = bodies.remove(0).into();
+    Ok(Some((Outgoing { path: way, body, dropped, ..Outgoing::default() }, bodies)))
+}
+
+/// Path and body of one call. `kind` and `dimensions` as the caller wrote them.
+fn one(
+    wire: Wire,
+    ask: &Ask<'_>,
+    inputs: &[&RawValue],
+    (kind, dimensions): (Option<&str>, Option<&str>),
+) -> Option<(String, Vec<u8>)> {
     let mut body = b"{".to_vec();
     let path = match wire {
         Wire::Gemini => {
-            if inputs.len() > GEMINI_INPUTS_MAX {
-                let why = format!("`input`: this provider takes {GEMINI_INPUTS_MAX} texts at most");
-                return Err(ApiError::new(Code::InvalidRequest, why).param("input"));
-            }
             put_name(&mut body, "requests");
             body.push(b'[');
-            for input in &inputs {
+            for input in inputs {
                 put_gemini(&mut body, ask.model, input, dimensions);
             }
             body.push(b']');
             gemini::path(ask.model, "batchEmbedContents")
         }
-        Wire::Ollama => {
-            put_member(&mut body, "model", ask.model);
-            put_name(&mut body, "input");
+        Wire::Vertex => {
+            put_name(&mut body, "instances");
             body.push(b'[');
-            for input in &inputs {
+            for input in inputs {
                 put_comma(&mut body);
+                body.extend_from_slice(br#"{"content":"#);
                 body.extend_from_slice(input.get().as_bytes());
+                body.push(b'}');
             }
             body.push(b']');
+            if let Some(dimensions) = dimensions {
+                put_raw(
+                    &mut body,
+                    "parameters",
+                    &format!("{{\"outputDimensionality\":{dimensions}}}"),
+                );
+            }
+            gemini::vertex_path(ask, "predict")
+        }
+        Wire::Ollama => {
+            put_member(&mut body, "model", ask.model);
+            put_texts(&mut body, "input", inputs);
             if let Some(dimensions) = dimensions {
                 put_raw(&mut body, "dimensions", dimensions);
             }
             "/api/embed".to_owned()
         }
-        _ => return Ok(None),
+        Wire::Cohere => {
+            put_member(&mut body, "model", ask.model);
+            put_cohere(&mut body, inputs, kind, dimensions);
+            "/embed".to_owned()
+        }
+        Wire::Bedrock if cohere_at(wire, ask.model) => {
+            put_cohere(&mut body, inputs, kind, dimensions);
+            format!("/model/{}/invoke", segment(ask.model))
+        }
+        Wire::Bedrock => {
+            put_raw(&mut body, "inputText", inputs.first().map_or("\"\"", |input| input.get()));
+            if let Some(dimensions) = dimensions {
+                put_raw(&mut body, "dimensions", dimensions);
+            }
+            format!("/model/{}/invoke", segment(ask.model))
+        }
+        _ => return None,
     };
     body.push(b'}');
-    let body = bytes::Bytes::from(body).into();
-    Ok(Some(Outgoing { path, body, dropped, ..Outgoing::default() }))
+    Some((path, body))
+}
+
+/// Texts that a model takes in one call.
+fn inputs_max(wire: Wire, model: &str) -> usize {
+    match wire {
+        Wire::Gemini => GEMINI_INPUTS_MAX,
+        Wire::Vertex if model.contains("gemini") => 1,
+        Wire::Vertex => VERTEX_INPUTS_MAX,
+        _ if cohere_at(wire, model) => COHERE_INPUTS_MAX,
+        // Titan's, and others' that answer as it does.
+        Wire::Bedrock => 1,
+        _ => OPENAI_INPUTS_MAX,
+    }
+}
+
+/// A model of Cohere's, which takes its body at Bedrock too.
+fn cohere_at(wire: Wire, model: &str) -> bool {
+    wire == Wire::Cohere || (wire == Wire::Bedrock && model.contains("cohere."))
+}
+
+fn put_texts(out: &mut Vec<u8>, name: &str, texts: &[&RawValue]) {
+    put_name(out, name);
+    out.push(b'[');
+    for text in texts {
+        put_comma(out);
+        out.extend_from_slice(text.get().as_bytes());
+    }
+    out.push(b']');
+}
+
+fn put_cohere(out: &mut Vec<u8>, texts: &[&RawValue], kind: Option<&str>, size: Option<&str>) {
+    put_texts(out, "texts", texts);
+    put_raw(out, "input_type", kind.unwrap_or("\"search_document\""));
+    put_raw(out, "embedding_types", "[\"float\"]");
+    if let Some(size) = size {
+        put_raw(out, "output_dimension", size);
+    }
 }
 
 fn put_gemini(out: &mut Vec<u8>, model: &str, input: &RawValue, dimensions: Option<&str>) {
@@ -99,12 +206,17 @@ fn inputs(peek: &Peek) -> Result<Vec<&RawValue>, ApiError> {
 #[derive(Deserialize)]
 struct Reply<'a> {
     #[serde(borrow)]
-    embeddings: Option<Vec<&'a RawValue>>,
+    embeddings: Option<&'a RawValue>,
     #[serde(borrow)]
     embedding: Option<&'a RawValue>,
+    #[serde(borrow)]
+    predictions: Option<Vec<Prediction<'a>>>,
     prompt_eval_count: Option<u64>,
+    #[serde(rename = "inputTextTokenCount")]
+    titan: Option<u64>,
     #[serde(rename = "usageMetadata")]
     usage: Option<Usage>,
+    meta: Option<Meta>,
 }
 
 #[derive(Deserialize)]
@@ -113,18 +225,68 @@ struct Usage {
     prompt: Option<u64>,
 }
 
-/// Reads a reply in Gemini's form (`{"values": […]}` each) or Ollama's (bare arrays).
+/// Cohere's.
+#[derive(Deserialize)]
+struct Meta {
+    billed_units: Option<Units>,
+}
+
+#[derive(Deserialize)]
+struct Units {
+    input_tokens: Option<f64>,
+}
+
+/// Vertex's.
+#[derive(Deserialize)]
+struct Prediction<'a> {
+    #[serde(borrow)]
+    embeddings: Values<'a>,
+}
+
+#[derive(Deserialize)]
+struct Values<'a> {
+    #[serde(borrow)]
+    values: &'a RawValue,
+    statistics: Option<Statistics>,
+}
+
+#[derive(Deserialize)]
+struct Statistics {
+    token_count: Option<f64>,
+}
+
+/// Reads a reply in Gemini's form (`{"values": […]}` each), Ollama's (bare arrays), Cohere's (those
+/// under `float`), Titan's (one array) or Vertex's (`predictions`).
 pub(super) fn read(body: &[u8]) -> Option<Vectors<'_>> {
     let reply: Reply<'_> = serde_json::from_slice(body).ok()?;
-    let list = reply.embeddings.or_else(|| reply.embedding.map(|one| vec![one]))?;
-    let values = |raw: &'_ RawValue| raw.get().starts_with('[');
+    let counts = reply.predictions.iter().flatten().map(|one| {
+        let tokens = one.embeddings.statistics.as_ref().and_then(|s| s.token_count);
+        tokens.unwrap_or_default() as u64
+    });
+    let predicted: u64 = counts.sum();
+    let list: Vec<&RawValue> = match (reply.embeddings, reply.embedding, &reply.predictions) {
+        (Some(raw), ..) if raw.get().starts_with('{') => {
+            serde_json::from_str(Members::of(raw.get())?.get("float")?.get()).ok()?
+        }
+        (Some(raw), ..) => serde_json::from_str(raw.get()).ok()?,
+        (None, Some(one), _) => vec![one],
+        (None, None, Some(all)) => all.iter().map(|one| one.embeddings.values).collect(),
+        (None, None, None) => return None,
+    };
+    let vector = |raw: &RawValue| raw.get().starts_with('[');
     let vectors = list
         .into_iter()
-        .map(|raw| match values(raw) {
+        .map(|raw| match vector(raw) {
             true => Some(raw),
             false => Members::of(raw.get())?.get("values"),
         })
         .collect::<Option<Vec<_>>>()?;
-    let prompt = reply.prompt_eval_count.or_else(|| reply.usage.and_then(|usage| usage.prompt));
+    let billed = reply.meta.and_then(|meta| meta.billed_units?.input_tokens);
+    let prompt = reply
+        .prompt_eval_count
+        .or(reply.titan)
+        .or_else(|| reply.usage.and_then(|usage| usage.prompt))
+        .or_else(|| billed.map(|tokens| tokens as u64))
+        .or_else(|| (predicted > 0).then_some(predicted));
     (!vectors.is_empty()).then_some(Vectors { vectors, prompt })
 }

@@ -13,7 +13,7 @@ mod request;
 mod tools;
 mod turns;
 
-pub(crate) use request::path;
+pub(crate) use request::{path, vertex_path};
 
 /// Whose door it is: both take the same bodies, but not everything in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

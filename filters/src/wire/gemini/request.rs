@@ -52,12 +52,19 @@ pub(super) fn build(door: Door, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage: false })
 }
 
-/// `alt=sse` gives events; without it a stream is one JSON array. Vertex has the models of several
-/// publishers, one of which the base URL may name already.
+/// `alt=sse` gives events; without it a stream is one JSON array.
 fn whole_path(door: Door, ask: &Ask<'_>) -> String {
-    let named = door == Door::Studio || ask.base_url.contains("/publishers/");
-    let publisher = if named { "" } else { "/publishers/google" };
     let method = if ask.peek.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    match door {
+        Door::Studio => path(ask.model, method),
+        Door::Vertex => vertex_path(ask, method),
+    }
+}
+
+/// Vertex has the models of several publishers, one of which the base URL may name already.
+pub(crate) fn vertex_path(ask: &Ask<'_>, method: &str) -> String {
+    let named = ask.base_url.contains("/publishers/");
+    let publisher = if named { "" } else { "/publishers/google" };
     format!("{publisher}{}", path(ask.model, method))
 }
 

@@ -201,6 +201,12 @@ fn is_failure(top: &Members<'_>) -> bool {
     if top.get("error").is_some_and(|error| !nothing.contains(&error.get())) {
         return true;
     }
+    // MiniMax's way; it stands in sound answers too, with a 0.
+    let told = top.get("base_resp").and_then(|told| Members::read(told.get()));
+    let told = told.and_then(|told| told.get("status_code"));
+    if told.is_some_and(|code| code.get() != "0") && top.list("choices").is_empty() {
+        return true;
+    }
     let answer = top.has("choices") || top.has("usage");
     let words = ["message", "error_msg", "error_code", "detail", "msg"];
     top.text("object").as_deref() == Some("error")

@@ -2,13 +2,34 @@
 //! 200s with `error_code`.
 
 use crate::chat::raw::Text;
-use crate::error::{Class, classify_event};
+use crate::error::{Class, ErrorMap, classify_event};
 use crate::tokens::Channel;
 use crate::usage::Usage;
 use crate::wire::listen::Reader;
 use crate::wire::scribe::Scribe;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// Its `error_code`s, which always come with status 200 (cloud.baidu.com, error codes of the
+/// wenxinworkshop API).
+const ERRORS: [(&str, Class); 16] = [
+    ("4", Class::RateLimited),
+    ("18", Class::RateLimited),
+    ("336501", Class::RateLimited),
+    ("336502", Class::RateLimited),
+    ("17", Class::Quota),
+    ("19", Class::Quota),
+    ("110", Class::Auth),
+    ("111", Class::Auth),
+    ("336100", Class::Overloaded),
+    ("336001", Class::BadRequest),
+    ("336002", Class::BadRequest),
+    ("336003", Class::BadRequest),
+    ("336004", Class::BadRequest),
+    ("336005", Class::BadRequest),
+    ("336006", Class::BadRequest),
+    ("336007", Class::BadRequest),
+];
 
 /// Every frame says all there is to know.
 #[derive(Debug)]
@@ -54,7 +75,7 @@ impl Reader for Speech {
             return scribe.fail(Class::Invalid, "a frame of the reply cannot be read");
         };
         if frame.error_code.is_some() || frame.error.is_some() {
-            return scribe.failed(classify_event(data));
+            return scribe.failed(ErrorMap::new(ERRORS).refine(classify_event(data), true));
         }
         let id = frame.id.as_ref().filter(|id| !id.is_empty());
         scribe.id = scribe.id.take().or(id.map(|id| id.0.clone().into_owned()));
