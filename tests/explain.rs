@@ -15,6 +15,9 @@ const WIRES: &[(&str, &str)] = &[
     ("ollama", "auth = \"bearer\"\n"),
     ("cohere", ""),
     ("qianfan", ""),
+    ("dashscope", ""),
+    ("vertex", ""),
+    ("bedrock", ""),
 ];
 
 fn bodies(model: &str) -> [(&'static str, Value); 4] {
@@ -157,6 +160,28 @@ async fn refusals_are_explained_and_bad_usage_is_told_apart() {
     assert_eq!(run(&["--request", "x"]).0, 69, "there is no ledger yet");
     weir.write("[providers.a]\nnonsense = 1\n");
     assert_eq!(run(&["--key", "test", "--model", "m"]).0, 78);
+}
+
+#[tokio::test]
+async fn what_signs_is_shown_no_more_than_what_is_sent() {
+    let text = format!(
+        "[providers.aws]\npreset = \"bedrock\"\nregion = \"eu-west-1\"\napi_keys = [{{ \
+         access_key_id = \"AKIAPLANTED\", secret_access_key = \"{SECRET}\", session_token = \
+         \"lent-{SECRET}\" }}]\n"
+    );
+    let weir = Weir::prepare(&(text + &toml::key()), Default::default(), &[]).await;
+    let file = weir.path().join("body.json");
+    std::fs::write(&file, bodies("aws/some-model")[0].1.to_string()).unwrap();
+    let arguments = ["explain", "--key", "test", "--json", "--body", file.to_str().unwrap()];
+    let output = weir.cli(&arguments);
+    let told = explained(&output);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains(SECRET) && !text.contains("AKIAPLANTED"), "{text}");
+    let headers = told["request"]["headers"].as_object().unwrap();
+    assert_eq!(
+        (&headers["authorization"], &headers["x-amz-security-token"]),
+        (&json!("***"), &json!("***"))
+    );
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 use super::ticket::{Arrival, Ticket, Wishes};
 use super::{Attempt, Gateway, Step};
 use crate::access::{Key, Keys};
+use crate::base::{Proof, Secret};
 use crate::limit::{Measure, Now};
 use crate::route::need::OUTPUT_GUESS;
 use crate::route::tell::Candidate;
@@ -135,6 +136,7 @@ pub fn explain(
     gateway: &Arc<Gateway>,
     question: Question,
 ) -> Result<(Explained, Option<Box<Attempt>>), String> {
+    lend(gateway);
     let mut ticket = Ticket::new(gateway, arrival(&question));
     let Some(key) = ticket.take_key(&question.key) else {
         ticket.forget();
@@ -156,6 +158,17 @@ pub fn explain(
     };
     ticket.forget();
     Ok((told, first))
+}
+
+/// Tokens that credentials are exchanged for are not fetched for a dry run: any will do, since none
+/// is shown.
+fn lend(gateway: &Gateway) {
+    let snapshot = gateway.snapshot.load();
+    for credential in snapshot.routes.providers.values().flat_map(|p| &p.credentials) {
+        if let Proof::Lease(lease) = &credential.proof {
+            lease.granted(Secret::new("a token"), None, Instant::now());
+        }
+    }
 }
 
 fn arrival(question: &Question) -> Arrival {
