@@ -162,7 +162,7 @@ impl Ticket {
             status: 0,
             sent: false,
         });
-        let same = || format!("weir-{}", self.event_id.0.simple());
+        let same = || format!("weir-{}-{}", self.event_id.0.simple(), self.parts.done());
         let idempotency = provider.idempotency.as_ref().map(|_| same());
         let credential = key.credential;
         Ok(Some(Attempt { provider, credential, token, idempotency, outgoing, context, memo }))

@@ -100,7 +100,6 @@ impl Plan {
                 Why::Quota => "its account is out of money or quota".into(),
                 Why::Token => "a token for it is being fetched".into(),
                 Why::Auth => "it refused our credential".into(),
-                Why::Token => "it has given no token yet".into(),
             },
             Ok(()) => "it is not asked".into(),
         }
