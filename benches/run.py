@@ -324,4 +324,5 @@ def main():
     require(worst <= LIMIT, f"the request path costs {worst:.2f} times the floor, more than {LIMIT}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 
 mod credential;
 
-pub use credential::{Aws, Credential, Grant, Lack, Lease, Proof};
+pub use credential::{Aws, Caps, Credential, Grant, Lack, Lease, Proof};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -15,7 +15,7 @@ fn sent(a: &Provider) -> Bytes {
 /// Every oddity that a parser in between would straighten.
 const ODD: &str = "{ \"zebra\":1.0, \"apple\" : 1e400,\"mango\":12345678901234567890,\n\
     \"mod\\u0065l\":  \"m\" ,\"messages\":[{\"role\":\"user\",\"model\":\"m\",\
-    \"content\":\"\\u00e9\\/\\ud83e\\udd80 \u{4fee}\"}],\"dup\":1,\"dup\":2,\"temperature\":0.50,\
+    \"content\":\"\\u00e9\\/\\ud83e\\udd80 \u{4fee}\"}],\"once\":1,\"Once\":2,\"temperature\":0.50,\
     \"tools\":[{\"z\":-0.0,\"a\":[1E+2]}],\"seed\":-0, \"max_tokens\" :7,\"user\":null }";
 
 #[tokio::test]

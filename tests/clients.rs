@@ -65,3 +65,34 @@ async fn the_openai_python_sdk_works_unmodified() {
         .find(|s| s.request.headers.iter().any(|(_, value)| value.contains(KEY)));
     assert!(leaked.is_none(), "the caller's key went upstream: {leaked:?}");
 }
+
+/// Runs a script of `tests/clients` that starts the binary by itself, and holds its count.
+async fn script(name: &str, more: &[PathBuf], least: u64) {
+    let Some(python) = python() else { return };
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name);
+    let mut command = Command::new(python);
+    command.arg(path).arg(env!("CARGO_BIN_EXE_weir")).args(more);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let faults: Vec<_> = said.lines().filter(|line| !line.starts_with("ok ")).collect();
+    assert!(output.status.success(), "{faults:#?}\n{log}");
+    let passed = faults.last().and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
+    assert!(passed.is_some_and(|passed| passed >= least), "{faults:?}");
+}
+
+#[tokio::test]
+async fn what_deviant_providers_send_is_repaired_or_a_clear_error_for_the_python_sdks() {
+    script("strict.py", &[], 180).await;
+}
+
+#[tokio::test]
+async fn tool_loops_of_the_python_sdks_survive_every_wire_and_every_change_of_it() {
+    script("loops.py", &[], 90).await;
+}
+
+#[tokio::test]
+async fn every_recorded_answer_is_read_by_the_python_sdks_in_every_dialect() {
+    let Some(fixtures) = harness::fixtures() else { return };
+    script("replay.py", &[fixtures], 500).await;
+}

@@ -123,21 +123,17 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
     }
     let p = |line: &str| format!("[providers.ollama]\n{line}\n");
     let m = |line: &str| format!("{P}[models.x]\ntargets = [\"p/m\"]\n{line}\n");
-    let k = |line: &str| format!("[keys.k]\nsecret = \"env:SET\"\n{line}\n");
     let price = |line: &str| {
         p(&format!("[providers.ollama.models.x]\nprice = {{ input = 0, output = 0, {line} }}"))
     };
     let refused = [
         "[admin]\ntls = {}".to_owned(),
         "[store]\nurl = \"postgres://u:p@h/db\"".into(),
-        p("health = { path = \"/\" }"),
         p("proxy = \"socks5://x\""),
-        p("api_keys = [{ value = \"env:SET\", limits = { rpm = 1 } }]"),
         price("batch = 0.5"),
         price("input_audio = 1.0"),
         m("hedge = { after = \"2s\" }"),
         m("cache = { exact = \"on\" }"),
-        k("max_budget_tier = \"low\""),
         "[key_defaults]\nmodels = [\"*\"]".into(),
         "[user_defaults]\nmax_budget_tier = \"low\"".into(),
         "[users.u]\nmodels = [\"*\"]".into(),

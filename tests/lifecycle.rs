@@ -373,3 +373,21 @@ async fn the_demo_answers_the_line_it_prints() {
     assert_eq!((reply.status(), status.code()), (200, Some(0)));
     assert!(text.contains(&format!("curl http://127.0.0.1:{port}/v1/chat/completions")), "{text}");
 }
+
+/// What an idle process may have of its own, in KiB: tables, buffers, threads' stacks.
+const IDLE_KIB_MAX: u64 = 16 << 10;
+
+#[tokio::test]
+async fn an_idle_process_is_small_and_asks_for_no_huge_pages() {
+    let weir = Weir::start(&alone()).await;
+    becomes(&weir, true).await;
+    let path = format!("/proc/{}/status", weir.pid().as_raw_nonzero());
+    let text = std::fs::read_to_string(path).unwrap();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    assert!(value("RssAnon:") < IDLE_KIB_MAX, "{} KiB", value("RssAnon:"));
+    // Many small streams fill none of them: they would double what a stream weighs.
+    assert_eq!(value("THP_enabled:"), 0);
+}

@@ -1,6 +1,12 @@
 //! Routing over the wire: breakers, credentials, strategies and equivalent models, as a caller, a
 //! provider and the ledger see them.
 
+mod credentials;
+mod hazards;
+mod health;
+mod reasons;
+mod tiers;
+
 use crate::failover::{QUICK, first};
 use crate::harness::*;
 use serde_json::json;

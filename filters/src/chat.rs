@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 pub mod media;
 pub mod raw;
 pub mod reply;
+pub(crate) mod thought;
 
 /// Members that [`Peek`] says already, beside those that are the gateway's own.
 const PEEKED: [&str; 3] = ["model", "stream", "stream_options"];

@@ -26,6 +26,9 @@ pub struct Key {
     pub models: Vec<Vec<Glob>>,
     /// Names replaced before routing: the key's own first, then its team's.
     pub aliases: HashMap<String, String>,
+    /// The highest `budget_tier` it may ask for or be served by: the lowest that it, its team and
+    /// its department name.
+    pub max_tier: Option<String>,
     /// No longer valid from this moment.
     pub expires: Option<jiff::Timestamp>,
     /// False: refused.

@@ -23,6 +23,19 @@ pub struct Credential {
     pub proof: Proof,
     /// Its share among the provider's credentials.
     pub weight: u32,
+    /// What may be asked of it; `None`: as much as comes.
+    pub caps: Option<Caps>,
+}
+
+/// What may be asked of one credential; `None` of one kind: as much as comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Requests a minute.
+    pub rpm: Option<u64>,
+    /// Tokens a minute, prompts and answers.
+    pub tpm: Option<u64>,
+    /// Calls at once.
+    pub concurrent: Option<u64>,
 }
 
 /// What a request shows of a credential.

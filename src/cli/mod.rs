@@ -1,6 +1,7 @@
 //! Arguments; one subcommand, one function.
 
 mod demo;
+mod explain;
 mod keys;
 mod report;
 mod vault;
@@ -67,8 +68,8 @@ enum Command {
     /// Provider credentials, sealed at rest
     #[command(subcommand)]
     Vault(vault::Vault),
-    /// A dry run of one request (not in this version)
-    Explain(Rest),
+    /// A dry run of one request, or a past one: rules, targets, price and the upstream request
+    Explain(explain::Explain),
     /// Another gateway's config as ours (not in this version)
     Import(Rest),
     /// Completions for a shell, to be sourced
@@ -116,7 +117,7 @@ fn dispatch(cli: Cli) -> u8 {
         }
         Command::Keys(what) => keys::keys(path.as_deref(), what),
         Command::Vault(what) => vault::vault(path.as_deref(), &what),
-        Command::Explain(_) => later("explain"),
+        Command::Explain(args) => explain::explain(path.as_deref(), &args),
         Command::Import(_) => later("import"),
     }
 }

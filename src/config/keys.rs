@@ -9,9 +9,10 @@ use crate::route::Table;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-const DEPARTMENT: Shape = Shape { known: &["limits", "windows", "budgets"], later: RULES };
+const DEPARTMENT: Shape =
+    Shape { known: &["max_budget_tier", "limits", "windows", "budgets"], later: RULES };
 const TEAM: Shape = Shape {
-    known: &["department", "models", "aliases", "limits", "windows", "budgets"],
+    known: &["department", "models", "aliases", "max_budget_tier", "limits", "windows", "budgets"],
     later: RULES,
 };
 const KEY: Shape = Shape {
@@ -25,6 +26,7 @@ const KEY: Shape = Shape {
         "end_users",
         "models",
         "aliases",
+        "max_budget_tier",
         "expires",
         "enabled",
         "limits",
@@ -34,7 +36,7 @@ const KEY: Shape = Shape {
     later: RULES,
 };
 /// Rules that owners share, in a later version.
-const RULES: &[&str] = &["max_budget_tier", "penalty"];
+const RULES: &[&str] = &["penalty"];
 
 /// What a team gives to its keys.
 #[derive(Debug, Clone, Default)]
@@ -42,13 +44,15 @@ struct Team {
     department: Option<String>,
     models: Option<Vec<Glob>>,
     aliases: BTreeMap<String, String>,
+    max_tier: Option<String>,
 }
 
 /// Teams and departments, for the keys that name them.
 #[derive(Debug, Clone, Default)]
 pub struct Owners {
     teams: BTreeMap<String, Team>,
-    departments: Vec<String>,
+    /// Each with its `max_budget_tier`.
+    departments: BTreeMap<String, Option<String>>,
 }
 
 impl Owners {
@@ -71,8 +75,10 @@ impl Owners {
 pub(super) fn keys(root: &View<'_>, routes: &Table) -> (Keys, Owners) {
     let departments = root.named("departments");
     let mut known: Vec<&str> = Vec::new();
+    let mut tiers = BTreeMap::new();
     for (name, entry) in departments {
-        view(root.book, &entry.node, join("departments", name), &DEPARTMENT);
+        let v = view(root.book, &entry.node, join("departments", name), &DEPARTMENT);
+        tiers.insert(name.to_owned(), v.and_then(|v| max_tier(&v, routes)));
         known.push(name);
     }
     let mut teams = BTreeMap::new();
@@ -82,12 +88,12 @@ pub(super) fn keys(root: &View<'_>, routes: &Table) -> (Keys, Owners) {
                 department: named(&v, "department", &known).map(str::to_owned),
                 models: allowlist(&v, routes),
                 aliases: aliases(&v, routes),
+                max_tier: max_tier(&v, routes),
             };
             teams.insert(name.to_owned(), team);
         }
     }
-    let departments = known.into_iter().map(str::to_owned).collect();
-    let owners = Owners { teams, departments };
+    let owners = Owners { teams, departments: tiers };
     let mut all: HashMap<Hash, Arc<Key>> = HashMap::new();
     for (name, entry) in root.named("keys") {
         let Some(v) = view(root.book, &entry.node, join("keys", name), &KEY) else { continue };
@@ -105,27 +111,31 @@ pub(super) fn keys(root: &View<'_>, routes: &Table) -> (Keys, Owners) {
 pub(super) fn key(v: &View<'_>, name: &str, owners: &Owners, routes: &Table) -> Key {
     let none = Team::default();
     let Owners { teams, departments } = owners;
-    let departments: Vec<&str> = departments.iter().map(String::as_str).collect();
+    let department_names: Vec<&str> = departments.keys().map(String::as_str).collect();
     let team_names: Vec<&str> = teams.keys().map(String::as_str).collect();
     let team_name = named(v, "team", &team_names);
     let team = team_name.and_then(|t| teams.get(t)).unwrap_or(&none);
-    let own = named(v, "department", &departments);
+    let own = named(v, "department", &department_names);
     if let (Some(own), Some(theirs)) = (own, &team.department)
         && own != theirs
     {
         v.fault("department", format!("the department of its team is {theirs:?}"));
     }
+    let department = team.department.as_deref().or(own);
+    let theirs = department.and_then(|name| departments.get(name).cloned().flatten());
+    let tiers = [max_tier(v, routes), team.max_tier.clone(), theirs].into_iter().flatten();
     let mut names: HashMap<String, String> = team.aliases.clone().into_iter().collect();
     names.extend(aliases(v, routes));
     Key {
         id: KeyId::from(name),
         name: name.to_owned(),
         team: team_name.map(TeamName::from),
-        department: team.department.as_deref().or(own).map(DepartmentName::from),
+        department: department.map(DepartmentName::from),
         user: v.text("user").map(UserName::from),
         tags: v.words("tags"),
         models: allowlist(v, routes).into_iter().chain(team.models.clone()).collect(),
         aliases: names,
+        max_tier: tiers.min_by_key(|tier| routes.smart.rank(tier)),
         expires: expires(v),
         enabled: v.boolean("enabled", true),
         end_users: v.boolean("end_users", false),
@@ -154,6 +164,17 @@ fn allowlist(v: &View<'_>, routes: &Table) -> Option<Vec<Glob>> {
         models::served(v.book, *at, &v.key("models"), name, routes);
     }
     Some(list.into_iter().map(|(_, name)| Glob::new(name)).collect())
+}
+
+/// `max_budget_tier`: one of `[smart] tiers`.
+fn max_tier(v: &View<'_>, routes: &Table) -> Option<String> {
+    let (key, tiers) = ("max_budget_tier", &routes.smart.tiers);
+    let tier = v.text(key)?;
+    if !tiers.iter().any(|other| other == tier) {
+        let near = hint(tier, tiers.iter().map(String::as_str));
+        v.fault(key, format!("{tier:?} is none of {}{near}", tiers.join(", ")));
+    }
+    Some(tier.to_owned())
 }
 
 fn aliases(v: &View<'_>, routes: &Table) -> BTreeMap<String, String> {

@@ -23,12 +23,13 @@ const STORED: Shape = Shape {
         "end_users",
         "models",
         "aliases",
+        "max_budget_tier",
         "expires",
         "limits",
         "windows",
         "budgets",
     ],
-    later: &["max_budget_tier", "penalty"],
+    later: &["penalty"],
 };
 
 /// Keys of the store, and the rules of every owner with theirs among them.

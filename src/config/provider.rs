@@ -40,7 +40,9 @@ const PROVIDER: Shape = Shape {
         "failover",
         "breaker",
         "cooldown",
+        "health",
         "pool",
+        "idempotency_header",
         "headers",
         "params",
         "quirks",
@@ -57,7 +59,7 @@ const PROVIDER: Shape = Shape {
 };
 
 /// Provider keys of later versions.
-pub(super) const LATER_KEYS: &[&str] = &["health"];
+pub(super) const LATER_KEYS: &[&str] = &[];
 /// Headers that are weir's own, or would change how a message is framed.
 const OWN_HEADERS: &[&str] = &[
     "host",
@@ -170,8 +172,9 @@ fn provider(
     }
     let (timeouts, pool) = (waits::timeouts(v), waits::pool(v));
     let (retry, failover) = (waits::retry(v), waits::failover(v));
-    let (breaker, cooldown) = (heal::breaker(v), heal::cooldown(v));
+    let (breaker, cooldown, health) = (heal::breaker(v), heal::cooldown(v), heal::health(v));
     let (params, quirks, errors) = (body::params(v), body::quirks(v), errors::errors(v));
+    let idempotency = idempotency(v);
     let (headers, offers) = (headers(v), offers::offers(v, currencies));
     let credentials = credentials?;
     Some(Provider {
@@ -189,7 +192,9 @@ fn provider(
         failover,
         breaker,
         cooldown,
+        health,
         pool,
+        idempotency,
         headers,
         params,
         quirks,
@@ -235,6 +240,20 @@ fn auth(v: &View<'_>, wire: Wire) -> Option<Auth> {
         "none" => Auth::None,
         header => Auth::Header(header),
     })
+}
+
+/// `idempotency_header`, in lower case.
+fn idempotency(v: &View<'_>) -> Option<http::HeaderName> {
+    let (key, name) = ("idempotency_header", v.text("idempotency_header")?);
+    let lower = name.to_ascii_lowercase();
+    if OWN_HEADERS.contains(&lower.as_str()) || CREDENTIAL_HEADERS.contains(&lower.as_str()) {
+        v.fault(key, format!("{name:?} has another meaning"));
+    }
+    let found = http::HeaderName::from_bytes(lower.as_bytes());
+    if found.is_err() {
+        v.fault(key, format!("{name:?} is no header name"));
+    }
+    found.ok()
 }
 
 fn headers(v: &View<'_>) -> Vec<(String, String)> {

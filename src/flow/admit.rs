@@ -8,6 +8,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_filters::error::{ApiError, Code};
+use weir_filters::peek::Peek;
 
 /// Models named in an error message; more would be a page, not a hint.
 const NAMES_MAX: usize = 20;
@@ -65,6 +66,14 @@ impl Ticket {
     /// What the caller is told; nothing was sent upstream.
     pub fn admit(&mut self, body: Bytes, seed: u64) -> Result<(), ApiError> {
         let peek = self.arrival.api.read(body)?;
+        self.admit_read(peek, seed)
+    }
+
+    /// The same with a body that has been read.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn admit_read(&mut self, peek: Peek, seed: u64) -> Result<(), ApiError> {
         self.record.streamed = peek.stream;
         self.record.requested_model = peek.model.clone();
         if let Some(task) = &peek.task_type {
@@ -80,6 +89,7 @@ impl Ticket {
         let Some(key) = self.key.clone() else {
             return Err(ApiError::new(Code::InvalidApiKey, "no API key"));
         };
+        self.check_tier(&key)?;
         if key.end_users {
             self.record.end_user = super::user::end_user(self.arrival.user.as_deref(), &peek);
         }

@@ -5,16 +5,22 @@ use crate::base::{Credential, Proof, Secret};
 use crate::config::Unpriced;
 use crate::meter::Attempt as Tried;
 use crate::route::breaker::Outcome;
-use crate::route::live::Pass;
+use crate::route::live::{Block, Pass, Wanted};
 use crate::route::plan::Next;
 use crate::route::rest::{Rest, Why};
 use crate::route::{Choice, Fault, Plan, Provider};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::Memo;
-use weir_filters::error::{ApiError, Class, Code, Failure};
+use weir_filters::error::{ApiError, Class, Code, Failure, spent};
 use weir_filters::usage::{NanoUsd, Price, Usage};
-use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap};
+use weir_filters::wire::{Ask, Outgoing, ReplyContext, Tap, Wire};
+
+/// A credential rests no longer than this, whatever its provider says: then it is asked again, and
+/// may say it once more. No mistake of a provider's clock puts it out for ever.
+const REST_MAX: Duration = Duration::from_secs(3_600);
+/// The same where it was not turned away yet.
+const SPENT_REST_MAX: Duration = Duration::from_secs(60);
 
 /// What a try sends, and to whom.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub struct Attempt {
     pub credential: Option<Arc<Credential>>,
     /// What it shows of it, where that is no signature.
     pub token: Option<Secret>,
+    /// What all tries of its request bear alike, for a provider that knows it again by it.
+    pub idempotency: Option<String>,
     /// The request.
     pub outgoing: Outgoing,
     /// For the reply's filter.
@@ -93,10 +101,10 @@ impl Ticket {
         let Some(admission) = self.admission.as_mut() else { return Ok(None) };
         let provider = choice.provider.clone();
         let Ok(pass) = Pass::take(&choice.live, &provider.breaker, now) else { return Ok(None) };
-        let insist = admission.plan.insists();
-        let key = match provider.live(now).credential(&choice.live, insist, now) {
+        let wanted = Wanted { insist: admission.plan.insists(), tokens: admission.need.tokens() };
+        let key = match provider.live(now).credential(&choice.live, wanted, now) {
             Ok(key) => key,
-            Err(rest) if rest.is_rate() && admission.plan.model().return_429 => {
+            Err(Block::Resting(rest)) if rest.is_rate() && admission.plan.model().return_429 => {
                 let why = "the provider limits our rate now";
                 let wait = rest.until.saturating_duration_since(now);
                 return Err(ApiError::new(Code::UpstreamRateLimited, why).after(wait));
@@ -148,13 +156,16 @@ impl Ticket {
             credential: key.credential.clone(),
             key: key.at,
             pass: Some(pass),
+            seat: key.seat,
             price,
             began: now,
             status: 0,
             sent: false,
         });
+        let same = || format!("weir-{}-{}", self.event_id.0.simple(), self.parts.done());
+        let idempotency = provider.idempotency.as_ref().map(|_| same());
         let credential = key.credential;
-        Ok(Some(Attempt { provider, credential, token, outgoing, context, memo }))
+        Ok(Some(Attempt { provider, credential, token, idempotency, outgoing, context, memo }))
     }
 
     /// The running try is connected: from here on the provider may have seen it.
@@ -170,6 +181,23 @@ impl Ticket {
         if let Some(running) = self.running.as_mut() {
             running.status = status;
         }
+    }
+
+    /// A good reply's headers tell what is left of the provider's limits. Where that is too little
+    /// for another request like this one, the credential rests for this model as if it had been
+    /// turned away, by our own guess: others are asked first while there are others.
+    pub fn told_left(&mut self, header: &dyn Fn(&str) -> Option<String>, now: Instant) {
+        let (Some(running), Some(admission)) = (&self.running, &self.admission) else { return };
+        let provider = &running.provider;
+        if provider.credentials.len() < 2 && !admission.plan.has_other() {
+            return;
+        }
+        let anthropic = provider.wire == Wire::Anthropic;
+        let Some(spent) = spent(anthropic, admission.prompt_tokens, header) else { return };
+        let wait = spent.reset.unwrap_or(provider.cooldown.rate).min(SPENT_REST_MAX);
+        let rest = Rest { until: now + wait, why: Why::Rate, named: false };
+        let live = provider.live(now);
+        live.lie_down(&live.target(&running.model, now), running.key, rest, now);
     }
 
     /// The running try met a pooled connection that had died: it does not count.
@@ -208,10 +236,18 @@ impl Ticket {
             let counts = bad && (pass.is_probe() || admission.plan.first_bad());
             pass.settle(if counts { Outcome::Bad } else { Outcome::Neutral }, now);
         }
+        if let Some(seat) = running.seat.take().filter(|_| running.sent) {
+            // A status is no answer; what was cut or came too late may have been worked on.
+            let refused = matches!(fault, Fault::Status(_) | Fault::Auth | Fault::Quota);
+            seat.settle(refused.then_some(0));
+        }
         if failure.class == Class::Auth && running.renews(now) && admission.plan.renew(now) {
             return Next::Again(Duration::ZERO);
         }
         let rests = rest(&running, failure, now);
+        if failure.class == Class::ContentFilter && running.provider.failover.on.filter {
+            return admission.plan.failed(Fault::Filter, now, None, |_| 0);
+        }
         if final_class(failure.class) {
             return if self.goes_longer(failure.class) { Next::Other } else { Next::Stop };
         }
@@ -287,6 +323,7 @@ fn label(fault: Fault, failure: &Failure) -> String {
         Fault::Invalid => failure.code.clone().unwrap_or_else(|| "invalid".into()),
         Fault::Auth => "auth".into(),
         Fault::Quota => "quota".into(),
+        Fault::Filter => "content_filter".into(),
     }
 }
 
@@ -299,7 +336,7 @@ fn judge(fault: Fault, failure: &Failure) -> Outcome {
     );
     match fault {
         Fault::Status(status) if status < 500 => Outcome::Neutral,
-        Fault::Auth | Fault::Quota => Outcome::Neutral,
+        Fault::Auth | Fault::Quota | Fault::Filter => Outcome::Neutral,
         _ if health => Outcome::Bad,
         _ => Outcome::Neutral,
     }
@@ -312,7 +349,7 @@ fn rest(running: &Running, failure: &Failure, now: Instant) -> bool {
     let (why, wait) = match failure.class {
         Class::Auth => (Why::Auth, cooldown.auth),
         Class::Quota => (Why::Quota, cooldown.quota),
-        Class::RateLimited => (Why::Rate, named.unwrap_or(cooldown.rate)),
+        Class::RateLimited => (Why::Rate, named.unwrap_or(cooldown.rate).min(REST_MAX)),
         _ => return false,
     };
     let rest = Rest { until: now + wait, why, named: named.is_some() };
@@ -331,8 +368,11 @@ fn rest(running: &Running, failure: &Failure, now: Instant) -> bool {
 /// Whether the target is asked again at once, with another of its credentials.
 fn other_key(plan: &mut Plan, fault: Fault, now: Instant) -> bool {
     let Some(choice) = plan.current().cloned() else { return false };
-    let free = choice.provider.live(now).credential(&choice.live, false, now);
-    free.is_ok_and(|key| key.credential.is_some()) && plan.other_key(fault, now)
+    let live = choice.provider.live(now);
+    let free = live.check(&choice.live, &choice.provider.breaker, plan.tokens(), now);
+    !matches!(free, Err(Block::Resting(_) | Block::Full(_)))
+        && !choice.provider.credentials.is_empty()
+        && plan.other_key(fault, now)
 }
 
 /// Whole milliseconds, saturating.

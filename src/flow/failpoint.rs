@@ -2,7 +2,8 @@
 //! answer's last byte and its row can lose either. Release builds have none of this.
 //!
 //! `WEIR_FAIL=after-append` kills the process at its first pass of that point, `after-append:3` at
-//! its third. `panic-in-filter` panics instead, and the process lives on.
+//! its third. `panic-in-filter` panics instead, `hold-in-filter` never returns: the process lives
+//! on.
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::OnceLock;
@@ -22,14 +23,17 @@ pub enum Point {
     AfterWrite,
     /// The provider's bytes are about to be read.
     PanicInFilter,
+    /// The same place.
+    HoldInFilter,
 }
 
 impl Point {
-    const ALL: [(&str, Self); 4] = [
+    const ALL: [(&str, Self); 5] = [
         ("before-append", Self::BeforeAppend),
         ("after-append", Self::AfterAppend),
         ("after-write", Self::AfterWrite),
         ("panic-in-filter", Self::PanicInFilter),
+        ("hold-in-filter", Self::HoldInFilter),
     ];
 }
 
@@ -41,6 +45,12 @@ struct Armed {
 
 static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
 
+/// A request passes the points at which a provider's bytes are about to be read.
+pub fn in_filter() {
+    pass(Point::PanicInFilter);
+    pass(Point::HoldInFilter);
+}
+
 /// A request passes a point: fails where the environment says so.
 pub fn pass(point: Point) {
     let armed = ARMED.get_or_init(|| parse(&std::env::var(VARIABLE).ok()?));
@@ -51,6 +61,11 @@ pub fn pass(point: Point) {
     if point == Point::PanicInFilter {
         #[allow(clippy::panic)] // what this point is for
         std::panic::panic_any("WEIR_FAIL=panic-in-filter");
+    }
+    if point == Point::HoldInFilter {
+        loop {
+            std::thread::park();
+        }
     }
     // SIGKILL runs no destructor and no handler: what is not with the kernel by now is lost.
     let _ = kill_process(getpid(), Signal::KILL);

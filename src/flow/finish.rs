@@ -99,6 +99,9 @@ impl Ticket {
             if let Some(pass) = running.pass.take() {
                 pass.settle(judge(&ending), Instant::now());
             }
+            if let Some(seat) = running.seat.take().filter(|_| running.sent) {
+                seat.settle(Some(measured.usage.total()));
+            }
             let error =
                 (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {

@@ -229,7 +229,7 @@ impl Ticket {
 }
 
 /// A refusal in the caller's words.
-fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
+pub(super) fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
     let Refusal { rule, why } = refusal;
     let (owner, name) = (&rule.owner, &rule.name);
     let code = if rule.is_budget() { Code::BudgetExceeded } else { Code::RateLimitExceeded };

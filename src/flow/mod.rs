@@ -7,6 +7,7 @@ pub mod budget;
 mod cap;
 mod doubt;
 pub mod drain;
+pub mod explain;
 #[cfg(debug_assertions)]
 pub mod failpoint;
 pub mod finish;

@@ -1,7 +1,7 @@
 //! What a caller is told when no target of its request can be asked.
 
 use super::ticket::Ticket;
-use crate::route::live::Block;
+use crate::route::live::{Block, DOWN_WAIT};
 use crate::route::need::Lack;
 use crate::route::rest::Why;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ struct Blocked {
     open: Option<Duration>,
     rate: Option<Duration>,
     token: Option<Duration>,
+    busy: Option<Duration>,
     dead: Option<Why>,
 }
 
@@ -39,6 +40,10 @@ impl Ticket {
     fn misfit(&self) -> Option<ApiError> {
         let admission = self.admission.as_ref()?;
         let asked = &admission.asked;
+        if admission.plan.is_above() {
+            let why = format!("every target of `{asked}` is above this key's max_budget_tier");
+            return Some(ApiError::new(Code::ModelNotAllowed, why).param("model"));
+        }
         if admission.plan.is_mismatch() {
             let why =
                 format!("no target of `{asked}` is tagged for this task_type and budget_tier");
@@ -74,6 +79,7 @@ impl Blocked {
         let sooner = |old: Option<Duration>, new: Duration| Some(old.map_or(new, |o| o.min(new)));
         match block {
             Block::Open(left) => self.open = sooner(self.open, left),
+            Block::Down => self.open = sooner(self.open, DOWN_WAIT),
             Block::Resting(rest) if rest.is_rate() => {
                 self.rate = sooner(self.rate, rest.until.saturating_duration_since(now));
             }
@@ -81,6 +87,8 @@ impl Blocked {
                 self.token = sooner(self.token, rest.until.saturating_duration_since(now));
             }
             Block::Resting(rest) => self.dead = Some(rest.why),
+            Block::Full(full) if full.busy => self.busy = sooner(self.busy, full.wait),
+            Block::Full(full) => self.rate = sooner(self.rate, full.wait),
         }
     }
 
@@ -89,9 +97,14 @@ impl Blocked {
             let why = "the gateway has no token of the provider yet";
             return ApiError::new(Code::NoHealthyUpstream, why).after(SOON);
         }
+        if let (Some(busy), None, None) = (self.busy, self.open, self.rate) {
+            let why = "every credential for this model is in full use (its concurrent limit)";
+            return ApiError::new(Code::NoHealthyUpstream, why).after(busy);
+        }
         match (self.open, self.rate, self.dead) {
             (Some(open), rate, _) => {
-                let why = "no provider of this model is healthy now (breakers are open)";
+                let why =
+                    "no provider of this model is healthy now (breakers are open, or probes fail)";
                 let wait = rate.map_or(open, |rate| rate.min(open));
                 ApiError::new(Code::NoHealthyUpstream, why).after(wait)
             }

@@ -27,6 +27,11 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// How many are answered.
+    pub(super) fn done(&self) -> usize {
+        self.replies.len()
+    }
+
     /// A part was asked for.
     pub(super) fn is_begun(&self) -> bool {
         self.target.is_some()
@@ -74,8 +79,13 @@ impl Ticket {
         let cost = self.price().map_or(0, |price| price.cost(&usage).0);
         self.parts.cost = self.parts.cost.saturating_add(cost);
         self.parts.replies.push(reply);
-        if let Some(pass) = self.running.take().and_then(|mut running| running.pass.take()) {
-            pass.settle(Outcome::Good, now);
+        if let Some(mut running) = self.running.take() {
+            if let Some(pass) = running.pass.take() {
+                pass.settle(Outcome::Good, now);
+            }
+            if let Some(seat) = running.seat.take() {
+                seat.settle(prompt);
+            }
         }
         if let Some(admission) = self.admission.as_mut() {
             // It is no further try of the target.

@@ -10,7 +10,7 @@ use crate::route::{Affinity, Model, Need, Plan, Strategy};
 use memchr::memmem;
 use std::sync::Arc;
 use std::time::Instant;
-use weir_filters::error::Class;
+use weir_filters::error::{ApiError, Class, Code};
 use weir_filters::peek::Peek;
 
 /// Bytes of the first messages that requests of one prefix have in common: beyond a system prompt
@@ -22,9 +22,12 @@ const IMAGES: &[&str] = &["\"image_url\"", "\"input_image\"", "\"image\""];
 const EQUIVALENTS_MAX: usize = 5;
 
 impl Ticket {
-    /// The model that `[[routes]]` and `[smart]` make of the one that is asked for.
-    pub(super) fn routed(&self, key: &Key, asked: &str, prompt: u64) -> Option<String> {
-        let routes = &self.snapshot.routes;
+    /// The first of `[[routes]]` that holds for a request of this model: its place.
+    pub(super) fn rule(&self, key: &Key, asked: &str, prompt: u64) -> Option<usize> {
+        let rules = &self.snapshot.routes.rules;
+        if rules.is_empty() {
+            return None;
+        }
         let facts = Facts {
             key: &key.name,
             team: key.team.as_ref().map(|t| t.as_str()),
@@ -36,7 +39,13 @@ impl Ticket {
             model: asked,
             prompt_tokens: prompt,
         };
-        let rule = routes.rules.iter().find(|rule| rule.when.holds(&facts)).map(|r| &r.model);
+        rules.iter().position(|rule| rule.when.holds(&facts))
+    }
+
+    /// The model that `[[routes]]` and `[smart]` make of the one that is asked for.
+    pub(super) fn routed(&self, key: &Key, asked: &str, prompt: u64) -> Option<String> {
+        let routes = &self.snapshot.routes;
+        let rule = self.rule(key, asked, prompt).map(|at| &routes.rules[at].model);
         let pinned = |name: &str| {
             let model = routes.resolve(name).filter(|m| m.strategy == Strategy::Smart)?;
             let task = self.arrival.task_type.as_deref().unwrap_or(&model.smart.default_task);
@@ -65,10 +74,32 @@ impl Ticket {
             schema: picky && holds(&["response_format", "text"], &["\"json_schema\""]),
             task: self.arrival.task_type.clone(),
             tier: self.arrival.budget_tier.clone(),
+            max_tier: self.key.as_ref().and_then(|key| key.max_tier.clone()),
             max_latency: wishes.max_latency,
             affinity: self.affinity(peek, model.affinity),
             patience: wishes.patience,
             once: wishes.once,
+        }
+    }
+
+    /// The tier that is asked for is one that exists, and the key may have it.
+    ///
+    /// # Errors
+    /// 400 or 403, naming it.
+    pub(super) fn check_tier(&self, key: &Key) -> Result<(), ApiError> {
+        let Some(tier) = &self.arrival.budget_tier else { return Ok(()) };
+        let routes = &self.snapshot.routes;
+        let tiers = &routes.smart.tiers;
+        if !tiers.contains(tier) && !routes.has_tag(tier) {
+            let why = format!("there is no budget_tier `{tier}`; there are {}", tiers.join(", "));
+            return Err(ApiError::new(Code::InvalidRequest, why).param("budget_tier"));
+        }
+        match &key.max_tier {
+            Some(most) if !routes.smart.is_within(tier, most) => {
+                let why = format!("this key may ask for budget_tier `{most}` at most");
+                Err(ApiError::new(Code::ModelNotAllowed, why).param("budget_tier"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -164,14 +195,16 @@ impl Ticket {
                 Class::RateLimited | Class::RateHopeless => "rate_limited",
                 Class::Auth | Class::Quota => "credentials",
                 Class::ContextLength => "context_length",
+                Class::ContentFilter => "content_filter",
                 Class::Timeout => "timeout",
                 _ => "failed",
             };
         }
         let Some(plan) = self.admission.as_ref().map(|a| &a.plan) else { return "failed" };
         match plan.blocks(now).first() {
-            Some((.., Block::Open(_))) => "unhealthy",
+            Some((.., Block::Open(_) | Block::Down)) => "unhealthy",
             Some((.., Block::Resting(rest))) if rest.is_rate() => "rate_limited",
+            Some((.., Block::Full(_))) => "rate_limited",
             Some(_) => "credentials",
             None if plan.lack().is_some() => "does_not_fit",
             None => "no_target",

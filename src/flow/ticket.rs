@@ -8,6 +8,7 @@ use crate::base::{Credential, EventId};
 use crate::config::{Minted, Snapshot};
 use crate::limit::{Ask, Refusal, Reservation, Rule};
 use crate::meter::{Attempt as Tried, Outcome};
+use crate::route::caps::Seat;
 use crate::route::live::Pass;
 use crate::route::{Model, Need, Plan, Provider};
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub struct Wishes {
     pub once: bool,
     /// `x-session-id`.
     pub session: Option<String>,
+    /// A header of ours with a value that it cannot have.
+    pub faulty: Option<&'static str>,
     /// The caller gives up this long after it came (`x-stainless-timeout` and its kin): nothing
     /// new begins for it then.
     pub patience: Option<Duration>,
@@ -113,6 +116,8 @@ pub struct Running {
     pub key: usize,
     /// Leave of the target's breaker; taken when it is told how the try went.
     pub pass: Option<Pass>,
+    /// What it takes of its credential's caps; taken when it is known what was used.
+    pub seat: Option<Seat>,
     /// What it costs.
     pub price: Option<Arc<Price>>,
     /// When it began.
@@ -237,6 +242,12 @@ impl Ticket {
             held,
             done: false,
         }
+    }
+
+    /// Nothing of it is booked: it was no request but a question about one.
+    pub(super) fn forget(mut self) {
+        self.done = true;
+        self.gateway.left();
     }
 
     /// A stream was asked for.

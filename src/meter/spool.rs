@@ -438,6 +438,40 @@ mod tests {
     }
 
     #[test]
+    fn always_waits_for_the_disk_after_every_line_and_an_interval_once_for_all_of_them() {
+        static SYNCS: AtomicU64 = AtomicU64::new(0);
+        struct Counted(File);
+        impl Disk for Counted {
+            fn write(&self, line: &[u8]) -> io::Result<usize> {
+                Disk::write(&self.0, line)
+            }
+            fn sync(&self) -> io::Result<()> {
+                SYNCS.fetch_add(1, Ordering::Relaxed);
+                self.0.sync_data()
+            }
+            fn is_gone(&self) -> bool {
+                false
+            }
+        }
+        fn open(dir: &Path, name: Name) -> io::Result<Box<dyn Disk>> {
+            Ok(Box::new(Counted(File::create(dir.join(name.to_string()))?)))
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let synced = |spool: &Spool| {
+            SYNCS.store(0, Ordering::Relaxed);
+            (0..5).for_each(|_| spool.append(&event()));
+            SYNCS.load(Ordering::Relaxed)
+        };
+        let always = Spool::open_on(dir.path(), open).unwrap().sync_every(None);
+        assert_eq!(synced(&always), 5);
+        let every = Spool::open_on(dir.path(), open).unwrap().sync_every(Some(SYNC));
+        assert_eq!(synced(&every), 0);
+        every.tick(Instant::now());
+        every.tick(Instant::now());
+        assert_eq!(SYNCS.load(Ordering::Relaxed), 1, "the second tick has nothing to sync");
+    }
+
+    #[test]
     fn a_disk_that_fails_gets_a_new_file_at_the_next_tick() {
         small!(open, ROOM, FAULT);
         let dir = tempfile::tempdir().unwrap();

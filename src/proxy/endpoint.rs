@@ -98,6 +98,12 @@ impl Endpoint {
         }
     }
 
+    /// The first one of this label.
+    #[must_use]
+    pub fn named(label: &str) -> Option<Self> {
+        ENDPOINTS.iter().map(|(_, _, endpoint)| *endpoint).find(|e| e.label == label)
+    }
+
     /// Its requests leave an event: all that could have cost something.
     #[must_use]
     pub fn is_metered(&self) -> bool {

@@ -2,11 +2,11 @@
 
 use crate::base::{Aws, Proof, Secret};
 use crate::flow::Attempt;
-use crate::route::Auth;
+use crate::route::{Auth, Provider};
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, OrErr, Result};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use weir_filters::sign;
 
 /// What AWS signatures of a model's requests are good for.
@@ -88,6 +88,9 @@ pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool
     for (name, value) in &attempt.outgoing.headers {
         set(&mut headers, HeaderName::from_static(name), value)?;
     }
+    if let (Some(name), Some(key)) = (&provider.idempotency, &attempt.idempotency) {
+        set(&mut headers, name.clone(), key)?;
+    }
     for (name, value) in &provider.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
             .or_err(ErrorType::InternalError, "a header name of the provider's")?;
@@ -101,6 +104,30 @@ pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool
         sign_with(keys, attempt, &path, time, &mut headers)?;
     }
     let uri = path.parse().or_err(ErrorType::InternalError, "the provider's path")?;
+    Ok(Head { uri, headers })
+}
+
+/// Makes the head of a GET that shows whether the provider answers.
+///
+/// # Errors
+/// As above.
+pub fn probe(provider: &Provider, path: &str, now: Instant) -> Result<Head> {
+    let mut path = format!("{}{path}", provider.base.path);
+    let mut headers = Vec::with_capacity(4 + provider.headers.len());
+    set(&mut headers, header::HOST, &provider.base.authority())?;
+    set(&mut headers, header::ACCEPT, "application/json")?;
+    set(&mut headers, header::ACCEPT_ENCODING, "identity")?;
+    for (name, value) in &provider.headers {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .or_err(ErrorType::InternalError, "a header name of the provider's")?;
+        set(&mut headers, name, value)?;
+    }
+    // One that signs, or waits for its token, goes without: a refusal is an answer too.
+    let used = provider.credentials.iter().find(|c| c.weight > 0);
+    if let Some(Ok(Some(token))) = used.map(|c| c.proof.show(now)) {
+        pay(&provider.auth, &token, &mut headers, &mut path)?;
+    }
+    let uri = path.parse().or_err(ErrorType::InternalError, "the probe's path")?;
     Ok(Head { uri, headers })
 }
 

@@ -72,11 +72,19 @@ fn wishes<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Wishes {
         let given = text(name)?.trim().parse::<f64>().ok()?;
         Duration::try_from_secs_f64(given).ok().filter(|d| !d.is_zero())
     };
-    let millis = text("x-weir-max-latency-ms").and_then(|v| v.trim().parse().ok());
+    let (latency, retry) = (text("x-weir-max-latency-ms"), text("x-weir-retry"));
+    let millis = latency.and_then(|v| v.trim().parse().ok()).filter(|ms| *ms > 0);
+    let once = retry.is_some_and(|v| v.trim().eq_ignore_ascii_case("none"));
+    // What is misspelt must not count for nothing.
+    let faulty = [
+        ("x-weir-max-latency-ms", latency.is_some() && millis.is_none()),
+        ("x-weir-retry", retry.is_some() && !once),
+    ];
     let patience = [seconds("x-stainless-read-timeout"), seconds("x-stainless-timeout")];
     Wishes {
         max_latency: millis.map(Duration::from_millis),
-        once: text("x-weir-retry").is_some_and(|v| v.trim().eq_ignore_ascii_case("none")),
+        once,
+        faulty: faulty.into_iter().find(|(_, faulty)| *faulty).map(|(name, _)| name),
         session: text("x-session-id").filter(|v| !v.is_empty()).map(str::to_owned),
         patience: patience.into_iter().flatten().min(),
     }
@@ -210,6 +218,9 @@ pub(super) fn leaving() -> ApiError {
 
 async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
     ticket.own_since(ticket.arrival.at);
+    if let Some(name) = ticket.arrival.wishes.faulty {
+        return Ok(Taken::Refused(faulty(name)));
+    }
     let body = match super::body::read(session, ticket).await? {
         Ok(body) => body,
         Err(refused) => return Ok(refused),
@@ -229,6 +240,16 @@ async fn ask(session: &mut Session, ticket: &mut Ticket) -> Result<Taken> {
         Ok(()) => Taken::Proxy,
         Err(refused) => Taken::Refused(refused),
     })
+}
+
+/// A header of ours that says nothing we know.
+fn faulty(name: &str) -> ApiError {
+    let takes = match name {
+        "x-weir-retry" => "`none`, or nothing",
+        _ => "a whole number of milliseconds from 1 on",
+    };
+    let why = format!("the header `{name}` takes {takes}");
+    ApiError::new(Code::InvalidRequest, why).param(name)
 }
 
 /// As on the admin side.

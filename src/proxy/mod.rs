@@ -7,10 +7,12 @@
 mod answer;
 mod body;
 mod dial;
+pub mod dry;
 mod endpoint;
 mod flood;
 mod forward;
 pub mod head;
+pub mod health;
 mod intake;
 mod models;
 pub mod outbound;

@@ -2,6 +2,8 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod caps;
+pub mod health;
 pub mod latency;
 pub mod live;
 pub mod need;
@@ -11,6 +13,7 @@ pub mod provider;
 pub mod rest;
 pub mod rules;
 pub mod strategy;
+pub mod tell;
 
 pub use need::Need;
 pub use plan::{Choice, Plan};
@@ -101,6 +104,13 @@ impl Table {
             (Some(p), None) => Some(Arc::new(single(asked, p, asked))),
             _ => None,
         }
+    }
+
+    /// Whether any offer bears this tag.
+    #[must_use]
+    pub fn has_tag(&self, tag: &str) -> bool {
+        let mut offers = self.providers.values().flat_map(|p| &p.offers);
+        offers.any(|offer| offer.tags.iter().any(|other| other == tag))
     }
 
     /// Every exact name a caller can ask for, sorted: `[models]` tables without `*`, and the

@@ -27,6 +27,8 @@ pub struct Need {
     pub task: Option<String>,
     /// `budget_tier`.
     pub tier: Option<String>,
+    /// The highest tier that the caller may be served by.
+    pub max_tier: Option<String>,
     /// `x-weir-max-latency-ms`.
     pub max_latency: Option<Duration>,
     /// What requests that should meet the same target have in common.
@@ -35,6 +37,17 @@ pub struct Need {
     pub patience: Option<Duration>,
     /// `x-weir-retry: none`: one call to one provider, whatever becomes of it.
     pub once: bool,
+}
+
+/// Tokens that an answer is taken to have where the request gives no limit.
+pub const OUTPUT_GUESS: u64 = 1024;
+
+impl Need {
+    /// Estimated tokens of the prompt and the answer.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.prompt.saturating_add(self.output.unwrap_or(OUTPUT_GUESS))
+    }
 }
 
 /// What a target lacks.

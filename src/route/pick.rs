@@ -153,13 +153,22 @@ impl Plan {
         all: impl Fn() -> I,
         now: Instant,
     ) -> Option<usize> {
-        let most = all().fold((0.0, 0.0), |most: (f64, f64), (_, target)| {
-            let finite = Some(self.cost(target)).filter(|c| *c < f64::MAX).unwrap_or(0.0);
-            (most.0.max(finite), most.1.max(self.latency(target, now)))
-        });
+        let most = self.most(all().map(|(_, target)| target), now);
         let lowest = all().map(|(_, t)| self.score(t, most, now)).min_by(f64::total_cmp)?;
         let equal = || all().filter(|(_, t)| self.score(t, most, now) <= lowest + TIE);
         self.turn(equal(), equal().map(|(_, t)| u64::from(t.weight)).sum())
+    }
+
+    /// The highest cost and the highest latency among some targets.
+    pub(super) fn most<'a>(
+        &self,
+        all: impl Iterator<Item = &'a Target>,
+        now: Instant,
+    ) -> (f64, f64) {
+        all.fold((0.0, 0.0), |most: (f64, f64), target| {
+            let finite = Some(self.cost(target)).filter(|c| *c < f64::MAX).unwrap_or(0.0);
+            (most.0.max(finite), most.1.max(self.latency(target, now)))
+        })
     }
 
     /// What a target asks for this request, in nano-USD.
@@ -181,7 +190,7 @@ impl Plan {
     }
 
     /// Cost alone, or cost and latency, each as a part of the highest among the candidates.
-    fn score(&self, target: &Target, most: (f64, f64), now: Instant) -> f64 {
+    pub(super) fn score(&self, target: &Target, most: (f64, f64), now: Instant) -> f64 {
         let part = |value: f64, most: f64| if most > 0.0 { (value / most).min(2.0) } else { 0.0 };
         let dear = part(self.cost(target), most.0);
         let Smart { cost, latency, .. } = *self.model.smart;

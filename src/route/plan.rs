@@ -1,8 +1,9 @@
 //! Which target of a request is tried next, and what follows a failed try.
 
+mod blocked;
 mod keys;
 
-use super::live::{Block, TargetLive};
+use super::live::TargetLive;
 use super::need::{Lack, Need, lack};
 use super::rest::Why;
 use super::strategy::Tagged;
@@ -132,6 +133,17 @@ impl Plan {
         self
     }
 
+    /// What a try of it is estimated to use.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.need.tokens()
+    }
+
+    /// Its place among the model's targets.
+    pub(super) fn at(&self) -> Option<usize> {
+        self.current.as_ref().map(|(at, _)| *at)
+    }
+
     /// The target that is being tried.
     #[must_use]
     pub fn current(&self) -> Option<&Choice> {
@@ -153,42 +165,6 @@ impl Plan {
     #[must_use]
     pub fn insists(&self) -> bool {
         self.insist || self.tries_here > 0 || self.model.return_429
-    }
-
-    /// Takes a target that nobody but ourselves says is too fast. False: there is none.
-    pub fn force(&mut self, now: Instant) -> bool {
-        let guessed = |block| matches!(block, Block::Resting(rest) if rest.is_guess());
-        if self.need.once && self.tried > 0 {
-            return false;
-        }
-        let found = self.blocks(now).into_iter().find(|(_, _, block)| guessed(*block));
-        let Some((at, ..)) = found else { return false };
-        self.go(at, now);
-        self.insist = true;
-        true
-    }
-
-    /// How long this request may wait for a target whose provider has named a time, counted as
-    /// one of its tries: the shortest wait that its `retry` has patience for.
-    pub fn patience(&mut self, now: Instant, jitter: impl FnOnce(u64) -> u64) -> Option<Duration> {
-        let wait = |(_, target, block): (usize, &Target, Block)| {
-            let retry = &target.provider.retry;
-            let Block::Resting(rest) = block else { return None };
-            let left = rest.until.saturating_duration_since(now);
-            let heals = rest.heals() && retry.on.holds(Fault::Status(429));
-            let token = rest.why == Why::Token;
-            let (most, backoff) =
-                if token { (TOKEN_WAITS, Duration::ZERO) } else { (retry.attempts, retry.backoff) };
-            let ready = self.waits + 1 < most && left <= retry.max_backoff;
-            (heals && ready && (token || !self.model.return_429)).then_some((left, backoff))
-        };
-        let (left, backoff) = self.blocks(now).into_iter().filter_map(wait).min()?;
-        let wait = left + Duration::from_millis(jitter(millis(backoff)));
-        if self.need.once || self.is_late(now + wait) {
-            return None;
-        }
-        self.waits += 1;
-        Some(wait)
     }
 
     /// From now on targets that lack something by an estimate only may be asked: nobody else is
@@ -215,9 +191,19 @@ impl Plan {
         !self.model.targets.iter().any(|target| self.is_tagged(target))
     }
 
+    /// Every target is of a higher tier than the caller may have.
+    #[must_use]
+    pub fn is_above(&self) -> bool {
+        let allowed = |target: &Target| {
+            self.model.smart.allows(self.model.offer(target, &self.asked), &self.need)
+        };
+        self.model.strategy == Strategy::Smart && !self.model.targets.iter().any(allowed)
+    }
+
     pub(super) fn is_tagged(&self, target: &Target) -> bool {
         let offer = self.model.offer(target, &self.asked);
-        self.tagged == Tagged::Any || self.model.smart.matches(offer, &self.need, self.tagged)
+        self.model.strategy != Strategy::Smart
+            || self.model.smart.matches(offer, &self.need, self.tagged)
     }
 
     pub(super) fn lacks(&self, target: &Target) -> Option<Lack> {
@@ -228,19 +214,6 @@ impl Plan {
     fn is_late(&self, then: Instant) -> bool {
         let gone = then.saturating_duration_since(self.arrived);
         self.need.patience.is_some_and(|most| gone >= most)
-    }
-
-    /// The targets that are not done with and cannot be asked now, each with the reason.
-    #[must_use]
-    pub fn blocks(&self, now: Instant) -> Vec<(usize, &Target, Block)> {
-        (self.model.targets.iter().enumerate())
-            .filter(|(i, target)| target.weight > 0 && !self.is_gone(*i))
-            .filter(|(_, target)| {
-                self.lacks(target).is_none_or(|l| self.lenient && l.is_doubtful())
-            })
-            .filter(|(_, target)| self.is_tagged(target))
-            .filter_map(|(i, target)| Some((i, target, self.check(target, now).err()?)))
-            .collect()
     }
 
     /// A try on the current target begins.
@@ -275,6 +248,12 @@ impl Plan {
     #[must_use]
     pub fn has_more(&self) -> bool {
         (self.model.targets.iter().enumerate()).any(|(i, t)| t.weight > 0 && !self.is_gone(i))
+    }
+
+    /// Whether the model has another target than the one that is being tried, or an equivalent.
+    #[must_use]
+    pub fn has_other(&self) -> bool {
+        self.model.targets.len() > 1 || !self.model.fallback.is_empty()
     }
 
     /// How many targets have been tried so far.
@@ -356,22 +335,6 @@ impl Plan {
 
     pub(super) fn is_gone(&self, at: usize) -> bool {
         self.gone.get(at).copied().unwrap_or(false)
-    }
-
-    pub(super) fn check(&self, target: &Target, now: Instant) -> Result<(), Block> {
-        let provider = target.provider.live(now);
-        let found = match target.live.get() {
-            Some(live) => provider.check(live, &target.provider.breaker, now),
-            None => {
-                let model = target.model.as_deref().unwrap_or(&self.asked);
-                provider.check(&provider.target(model, now), &target.provider.breaker, now)
-            }
-        };
-        match found {
-            // Whoever wants the 429 itself gets it from the provider, or from its own words.
-            Err(Block::Resting(rest)) if self.model.return_429 && rest.is_rate() => Ok(()),
-            other => other,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A provider, compiled from its preset and its table: how it is reached, spoken to and waited for.
 
 use super::breaker::Rule;
+use super::health::Health;
 use super::live::ProviderLive;
 use super::rest::Cooldown;
 pub use crate::base::Base;
@@ -83,6 +84,8 @@ pub enum Fault {
     Auth,
     /// The account is out of money or quota (402 and its kin).
     Quota,
+    /// The request's content was refused.
+    Filter,
 }
 
 /// A set of faults, as `on = [...]` writes it.
@@ -98,6 +101,8 @@ pub struct Faults {
     pub reply: bool,
     /// `invalid`
     pub invalid: bool,
+    /// `content_filter`
+    pub filter: bool,
     /// `5xx`: every status from 500 on.
     pub server: bool,
     /// Single statuses: `429`, `503`, `529`.
@@ -116,6 +121,7 @@ impl Faults {
             Fault::Reply => self.reply,
             Fault::Invalid => self.invalid,
             Fault::Status(s) => (s >= 500 && self.server) || self.statuses.contains(&s),
+            Fault::Filter => self.filter,
             Fault::Auth | Fault::Quota => true,
         }
     }
@@ -224,8 +230,12 @@ pub struct Provider {
     pub breaker: Rule,
     /// How long a credential is left alone.
     pub cooldown: Cooldown,
+    /// How it is probed, where it is.
+    pub health: Option<Health>,
     /// Kept connections.
     pub pool: Pool,
+    /// The header by which it knows a request again: all tries of one bear the same key.
+    pub idempotency: Option<http::HeaderName>,
     /// Sent upstream on every request.
     pub headers: Vec<(String, String)>,
     /// Body edits.

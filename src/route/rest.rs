@@ -108,7 +108,9 @@ impl Rests {
             return true;
         };
         let news = old.why < new.why;
-        if news || (old.why == new.why && old.until < new.until) {
+        // What a provider has named stands against any guess of ours.
+        let longer = (old.named, old.until) < (new.named, new.until);
+        if news || (old.why == new.why && longer) {
             *old = new;
         }
         news
@@ -133,6 +135,16 @@ mod tests {
         assert_eq!(bed.of(1, now + 6 * SECOND), Some(rest(7, Why::Rate)));
         assert_eq!((bed.of(2, now), bed.of(1, now + 7 * SECOND)), (None, None));
         assert!(bed.is_empty());
+    }
+
+    #[test]
+    fn a_named_time_stands_against_a_longer_guess() {
+        let (bed, now) = (Rests::default(), Instant::now());
+        let rest = |n: u32, named| Rest { until: now + n * SECOND, why: Why::Rate, named };
+        bed.lie_down(1, rest(60, false), now);
+        bed.lie_down(1, rest(7, true), now);
+        bed.lie_down(1, rest(90, false), now);
+        assert_eq!(bed.of(1, now), Some(rest(7, true)));
     }
 
     #[test]

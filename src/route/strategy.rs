@@ -1,6 +1,7 @@
 //! How a model's targets are weighed against each other.
 
-use super::{Model, Offer, Target, need::Need};
+use super::need::{Need, OUTPUT_GUESS};
+use super::{Model, Offer, Target};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -70,8 +71,6 @@ impl Default for Smart {
 
 /// The tier that every target serves.
 const STANDARD: &str = "standard";
-/// Tokens that an answer is taken to have where the request gives no limit.
-const OUTPUT_GUESS: u64 = 1024;
 
 /// Which tags a smart model's targets must have for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +84,26 @@ pub enum Tagged {
 }
 
 impl Smart {
+    /// The place of a tier among the tiers, from the lowest on; `None`: it is none of them.
+    #[must_use]
+    pub fn rank(&self, tier: &str) -> Option<usize> {
+        self.tiers.iter().position(|other| other == tier)
+    }
+
+    /// Whether a tier is not above another one. One without a place among the tiers is above any.
+    #[must_use]
+    pub fn is_within(&self, tier: &str, most: &str) -> bool {
+        self.rank(tier).is_some_and(|rank| Some(rank) <= self.rank(most))
+    }
+
+    /// Whether a target is of no higher tier than the caller may have.
+    #[must_use]
+    pub fn allows(&self, offer: Option<&Offer>, need: &Need) -> bool {
+        let Some(most) = &need.max_tier else { return true };
+        let mut tags = offer.map_or(&[][..], |o| &o.tags).iter();
+        !tags.any(|tag| self.rank(tag).is_some() && !self.is_within(tag, most))
+    }
+
     /// Whether a target is tagged for this request.
     #[must_use]
     pub fn matches(&self, offer: Option<&Offer>, need: &Need, tagged: Tagged) -> bool {
@@ -92,11 +111,12 @@ impl Smart {
         let has = |word: &str| tags.iter().any(|tag| tag == word);
         let task = need.task.as_deref().unwrap_or(&self.default_task);
         let tier = need.tier.as_deref().is_none_or(|tier| tier == STANDARD || has(tier));
-        match tagged {
-            Tagged::Both => tier && has(task),
-            Tagged::Tier => tier,
-            Tagged::Any => true,
-        }
+        self.allows(offer, need)
+            && match tagged {
+                Tagged::Both => tier && has(task),
+                Tagged::Tier => tier,
+                Tagged::Any => true,
+            }
     }
 
     /// Which tags to ask for, by whether any target satisfies them. Where none does, all are
@@ -168,6 +188,24 @@ mod tests {
         check(Some("chat"), Some("premium"), true);
         check(None, Some("low"), false);
         assert!(!smart.matches(None, &Need::default(), Tagged::Both));
+    }
+
+    #[test]
+    fn a_caller_is_served_by_no_tier_above_its_own() {
+        let smart = Smart::default();
+        let check = |tags: &[&str], most: Option<&str>, want: bool| {
+            let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            let offer = Offer { tags, ..Offer::new(Glob::new("m")) };
+            let need = Need { max_tier: most.map(str::to_owned), ..Need::default() };
+            assert_eq!(smart.matches(Some(&offer), &need, Tagged::Any), want, "{need:?}");
+        };
+        check(&["chat", "premium"], None, true);
+        check(&["chat", "premium"], Some("premium"), true);
+        check(&["chat", "premium"], Some("standard"), false);
+        check(&["chat", "low"], Some("standard"), true);
+        check(&["chat", "economy"], Some("low"), true);
+        assert!(smart.is_within("low", "standard") && !smart.is_within("premium", "low"));
+        assert!(!smart.is_within("economy", "premium"), "it has no place among them");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use super::leave::{self, Way};
 use super::reload::Reloads;
-use super::{Banner, Claim, EXIT_OK, EXIT_UNAVAILABLE, Shared, notify};
+use super::{Banner, Claim, EXIT_OK, EXIT_UNAVAILABLE, Shared, listen, notify};
 use crate::flow::Gateway;
 use crate::meter::Stop;
+use crate::proxy::health;
 use crate::proxy::resolver::{self, Resolver};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -21,6 +22,10 @@ use tokio::time::{sleep, timeout};
 const LISTEN_MAX: Duration = Duration::from_secs(10);
 /// How often a listener is tried until it accepts.
 const LISTEN_LOOK: Duration = Duration::from_millis(5);
+/// How often systemd hears how the way out goes.
+const TELL: Duration = Duration::from_secs(1);
+/// How long it waits for the next word: a machine that starves us for so long is lost.
+const EXTENSION: Duration = Duration::from_secs(30);
 /// What the writers of spool and ledger get for their last pass; the rest waits for the next start.
 const WRITERS_MAX: Duration = Duration::from_secs(5);
 
@@ -31,6 +36,7 @@ pub struct Parts {
     pub resolver: Arc<Resolver>,
     pub claims: Vec<Claim>,
     pub admin: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
     pub banner: Option<Banner>,
     pub reloads: Reloads,
     pub way: leave::Ask,
@@ -63,23 +69,42 @@ async fn control(mut parts: Parts) -> u8 {
     tokio::task::yield_now().await;
     let _ = parts.hearing.send(()); // nobody waits only where the process is ending
     let addresses = tokio::spawn(resolver::run(parts.resolver.clone(), parts.gateway.clone()));
+    let probes = tokio::spawn(health::run(parts.resolver.clone(), parts.gateway.clone()));
     if let Err(code) = announce(&mut parts).await {
         return code;
     }
-    leave::leave(&parts.gateway, parts.leaving.clone(), &parts.close, || {
-        notify::notify(notify::STOPPING);
-    })
-    .await;
+    let (gateway, shared) = (parts.gateway.clone(), parts.shared.clone());
+    let pulse = tokio::spawn(async move { shared.pulse.run().await });
+    let told = tokio::spawn(tell(gateway, parts.leaving.clone()));
+    leave::leave(&parts.gateway, parts.leaving.clone(), &parts.close).await;
+    told.abort();
     signals.abort();
     addresses.abort();
+    probes.abort();
+    notify::notify(&format!("STATUS=writing the ledger\n{}", notify::extend(EXTENSION)));
     settle(parts);
+    pulse.abort();
     EXIT_OK
+}
+
+/// Tells systemd how the way out goes, from its first step on: a drain may take longer than the
+/// unit's `TimeoutStopSec`, and takes no longer than it must.
+async fn tell(gateway: Arc<Gateway>, mut leaving: watch::Receiver<Way>) {
+    // An error means that nobody can ask any more: that is the way out as well.
+    let _ = leaving.wait_for(|w| *w != Way::Stay).await;
+    notify::notify(notify::STOPPING);
+    loop {
+        let (open, extend) = (gateway.in_flight(), notify::extend(EXTENSION));
+        notify::notify(&format!("STATUS=leaving, {open} requests are open\n{extend}"));
+        sleep(TELL).await;
+    }
 }
 
 /// Waits until every listener accepts, then says so: on standard output, to systemd, to readiness.
 async fn announce(parts: &mut Parts) -> Result<(), u8> {
-    for claim in &parts.claims {
-        let address = claim.reachable();
+    let ours = parts.admin.into_iter().chain(parts.metrics).map(listen::reachable);
+    let all: Vec<_> = parts.claims.iter().map(Claim::reachable).chain(ours).collect();
+    for address in all {
         let knock = async {
             while TcpStream::connect(address).await.is_err() {
                 sleep(LISTEN_LOOK).await;
@@ -110,7 +135,8 @@ async fn announce(parts: &mut Parts) -> Result<(), u8> {
     // A closed standard output is no reason to serve nobody.
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    notify::notify(notify::READY);
+    let version = &parts.gateway.snapshot.load().version;
+    notify::notify(&format!("{}\nSTATUS=config {version}", notify::READY));
     Ok(())
 }
 

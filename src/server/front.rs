@@ -78,6 +78,7 @@ impl ServerApp for Front {
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let _open = Open::new(&self.shared.connections);
+        self.shared.pulse.is_here();
         // Silent for too long, or gone: there is no request to answer.
         let h2c = self.begins_h2(&mut stream).await?;
         let head = Head::default();

@@ -48,15 +48,9 @@ pub fn way() -> (Ask, watch::Receiver<Way>) {
 
 /// Walks the whole way out, from the moment someone asks for it. `close` closes the listeners.
 /// Returns when nothing is in flight, or cannot be waited for any longer.
-pub async fn leave(
-    gateway: &Gateway,
-    mut way: watch::Receiver<Way>,
-    close: &watch::Sender<bool>,
-    begun: impl FnOnce(),
-) {
+pub async fn leave(gateway: &Gateway, mut way: watch::Receiver<Way>, close: &watch::Sender<bool>) {
     // An error means that nobody can ask any more: then this is the end as well.
     let _ = way.wait_for(|w| *w != Way::Stay).await;
-    begun();
     gateway.drain.advance(Phase::Leaving);
     let (delay, drain) = {
         let server = &gateway.snapshot.load().server;

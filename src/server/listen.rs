@@ -58,15 +58,20 @@ impl Claim {
     /// Where a client of this machine reaches it.
     #[must_use]
     pub fn reachable(&self) -> SocketAddr {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        address
+        reachable(self.address)
     }
+}
+
+/// Where a client of this machine reaches a listener.
+#[must_use]
+pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
 }
 
 /// Listens on an address of the admin side; port 0 takes any.

@@ -11,6 +11,7 @@ mod front;
 mod leave;
 mod listen;
 mod notify;
+mod pulse;
 mod redis;
 mod reload;
 mod serve;
@@ -55,6 +56,8 @@ struct Shared {
     listening: AtomicBool,
     /// Client connections open now.
     connections: AtomicU64,
+    /// Of the runtime that serves them.
+    pulse: pulse::Pulse,
 }
 
 /// All that was claimed, opened and applied before the first connection.
@@ -138,6 +141,7 @@ fn start(ready: Ready, options: Options) -> u8 {
         }),
     };
     let admin_address = admin.local_addr().ok();
+    let metrics_address = metrics.as_ref().and_then(|m| m.local_addr().ok());
     admin::spawn(gateway.clone(), hands, admin, metrics);
     let (close, closing) = tokio::sync::watch::channel(false);
     let (server, resolver) = match serve::build(&gateway, &shared, &claims) {
@@ -154,6 +158,7 @@ fn start(ready: Ready, options: Options) -> u8 {
         resolver,
         claims,
         admin: admin_address,
+        metrics: metrics_address,
         banner: options.banner,
         reloads,
         way,

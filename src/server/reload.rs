@@ -89,7 +89,7 @@ impl Reloader {
             log::warn!("there is no config file to reload");
             return Reloaded::Nothing;
         };
-        notify::notify(notify::RELOADING);
+        notify::notify(&notify::reloading());
         let reading = config::read(path);
         *watch = Watch::new(&reading);
         let reloaded = match reading.result {
@@ -106,11 +106,17 @@ impl Reloader {
                 Reloaded::Faults(faults)
             }
         };
-        notify::notify(notify::READY);
-        match &reloaded {
-            Reloaded::Ok { version, .. } => log::info!(why, version; "config reloaded"),
-            _ => log::error!(why; "config refused, the old one stays in force"),
-        }
+        let said = match &reloaded {
+            Reloaded::Ok { version, .. } => {
+                log::info!(why, version; "config reloaded");
+                format!("config {version}")
+            }
+            _ => {
+                log::error!(why; "config refused, the old one stays in force");
+                "the new config is refused, the old one stays in force".to_owned()
+            }
+        };
+        notify::notify(&format!("{}\nSTATUS={said}", notify::READY));
         self.gateway.metrics.reloaded(matches!(reloaded, Reloaded::Ok { .. }));
         reloaded
     }

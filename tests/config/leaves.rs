@@ -70,6 +70,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.cooldown.quota", r#""1s""#),
     ("providers.openai.cooldown.auth", r#""1s""#),
     ("providers.openai.cooldown.rate", r#""1s""#),
+    ("providers.openai.idempotency_header", r#""x-once""#),
+    ("providers.openai.health.path", r#""/v1""#),
+    ("providers.openai.health.every", r#""1s""#),
+    ("providers.openai.health.timeout", r#""1s""#),
     ("providers.openai.pool.idle_timeout", r#""1s""#),
     ("providers.openai.pool.max_age", r#""1s""#),
     ("providers.openai.headers.x-team", r#""env:SET""#),
@@ -112,7 +116,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("models.chat.affinity", r#""session""#),
     ("models.chat.max_latency", r#""1s""#),
     ("smart.default_task", r#""x""#),
-    ("smart.tiers", r#"["x"]"#),
+    ("smart.tiers", r#"["standard", "x"]"#),
     ("smart.weights.cost", "1.0"),
     ("smart.weights.latency", "1.0"),
     ("smart.unseen_latency", r#""1s""#),
@@ -132,6 +136,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("keys.ci.end_users", "true"),
     ("keys.ci.models", r#"["chat"]"#),
     ("keys.ci.aliases.default", r#""chat""#),
+    ("keys.ci.max_budget_tier", r#""low""#),
     ("keys.ci.expires", r#""2028-01-01T00:00:00Z""#),
     ("keys.ci.enabled", "false"),
     ("keys.ci.limits.rpm", "1"),
@@ -338,7 +343,8 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     same(&part(&["store"], &[]), "");
     same(&part(&["log"], &[]), "");
     let examples =
-        ["api_keys", "api_version", "ca", "proxy", "headers", "params", "errors", "models"];
+        "api_keys api_version ca proxy idempotency_header health headers params errors models";
+    let examples: Vec<&str> = examples.split(' ').collect();
     let openai = "[providers.openai]\n";
     // Said, `reply` holds for embeddings too, whose own default is shorter.
     let said = part(&["providers", "openai"], &examples).replace("reply = \"5m\"\n", "");
@@ -354,6 +360,7 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
         "tags",
         "models",
         "aliases",
+        "max_budget_tier",
         "expires",
         "department",
         "limits",

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A small file system of its own under a gateway's spool.
-struct Small(PathBuf);
+pub(super) struct Small(pub(super) PathBuf);
 
 impl Small {
     /// `None` (after [`skip`]) where nobody may mount.
-    fn mount(path: PathBuf, size: &str) -> Option<Self> {
+    pub(super) fn mount(path: PathBuf, size: &str) -> Option<Self> {
         fs::create_dir_all(&path).unwrap();
         let size = format!("size={size}");
         let mut mount = Command::new("mount");
@@ -22,7 +22,7 @@ impl Small {
         Some(Self(path))
     }
     /// Takes all the space that is left.
-    fn fill(&self) {
+    pub(super) fn fill(&self) {
         let filler = vec![0; 4096];
         for i in 0.. {
             if fs::write(self.0.join(format!("filler-{i}")), &filler).is_err() {
@@ -31,7 +31,7 @@ impl Small {
         }
     }
     /// Gives it back.
-    fn free(&self) {
+    pub(super) fn free(&self) {
         for entry in fs::read_dir(&self.0).unwrap() {
             let path = entry.unwrap().path();
             if path.file_name().unwrap().to_string_lossy().starts_with("filler") {

@@ -120,6 +120,63 @@ async fn a_drain_waits_for_those_that_end_cuts_those_that_do_not_and_books_all()
     drop((deaf, h2_deaf, slow));
 }
 
+/// As many as must end whole.
+const MANY: usize = 500;
+
+#[tokio::test]
+async fn five_hundred_streams_end_whole_on_the_way_out_and_the_rest_is_cut_and_booked() {
+    let (gate, others) = (Gate::new(), mixed());
+    let held = gate.clone();
+    let provider = provider(std::sync::Arc::new(move |request| {
+        let mut actions = others(request);
+        if request.json()["messages"][0]["content"] == PROMPT {
+            actions.insert(1, Action::Pass(held.clone())); // after its head
+            actions.insert(1, word("begun "));
+        }
+        actions
+    }));
+    let provider = provider.await;
+    let mut weir = Weir::with(&toml::simple(&provider), server("drain = \"5s\""), &[]).await;
+    let port = weir.port;
+    let mut fast = tokio::task::JoinSet::new();
+    for _ in 0..MANY {
+        fast.spawn(async move {
+            let mut client = Client::connect(port).await;
+            client.begin(&streamed()).await;
+            client.rest().await
+        });
+    }
+    let mut endless = Client::connect(port).await;
+    endless.begin(&streamed().say("endless").with("x-request-id", "endless")).await;
+    let mut deaf = Client::connect(port).await;
+    deaf.begin(&streamed().say("flood").with("x-request-id", "deaf")).await;
+    let mut h2 = H2::connect(port).await;
+    let (_, mut h2_fast) = h2.begin(&streamed().with("x-request-id", "h2-fast")).await;
+    soon("all requests", provider.until(|seen| seen.len() == MANY + 3)).await;
+    in_flight(&weir, (MANY + 3) as f64).await;
+
+    let term = Instant::now();
+    weir.signal(rustix::process::Signal::TERM);
+    found("a closed port", || std::net::TcpStream::connect(("127.0.0.1", port)).err()).await;
+    gate.open(MANY + 1);
+    for (text, end) in fast.join_all().await {
+        assert!(text.contains("[DONE]") && end == End::Clean, "{text}");
+    }
+    assert!(h2_rest(&mut h2_fast).await.contains("[DONE]"));
+    let (text, _) = endless.rest().await;
+    assert!(text.contains("shutting down") && !text.contains("[DONE]"), "{text}");
+    let (status, _) = weir.ended().await;
+    let took = term.elapsed();
+    assert!(took < Duration::from_secs(5) + AFTER_LIMIT, "gone after {took:?}");
+    assert_eq!(status.code(), Some(0), "{}", weir.stderr());
+    let rows: Vec<Row> = ledger(&weir).into_values().collect();
+    let success = rows.iter().filter(|r| r.outcome == "success").count();
+    assert_eq!((rows.len(), success), (MANY + 3, MANY + 1));
+    let cut = rows.iter().find(|r| r.request == "endless").unwrap();
+    assert_eq!(cut.outcome, "interrupted");
+    drop(deaf);
+}
+
 async fn h2_rest(body: &mut ::h2::RecvStream) -> String {
     let mut text = String::new();
     while let Some(bytes) = soon("bytes", body.data()).await {

@@ -1,5 +1,6 @@
 //! The ledger's database: damaged, or in another's hands.
 
+use super::disk::Small;
 use super::*;
 use std::fs;
 use std::time::Duration;
@@ -65,4 +66,54 @@ async fn a_database_in_anothers_hands_holds_up_no_request() {
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(rows(&weir, 8).await.len(), 8);
     assert_eq!(summed(&weir), 8);
+}
+
+/// A gateway whose database is on a small disk of its own; not started.
+async fn apart(provider: &Provider) -> Option<(Weir, Small)> {
+    let weir = Weir::prepare(&toml::simple(provider), Tables::default(), &[]).await;
+    let disk = Small::mount(weir.path().join("disk"), "1m")?;
+    std::os::unix::fs::symlink(disk.0.join("weir.db"), weir.path().join("weir.db")).unwrap();
+    Some((weir, disk))
+}
+
+#[tokio::test]
+async fn a_database_on_a_full_disk_costs_no_request_and_no_event() {
+    let provider = answering(Answer::default()).await;
+    let Some((mut weir, disk)) = apart(&provider).await else { return };
+    weir.run();
+    weir.ready().await;
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+    rows(&weir, 1).await;
+    disk.fill();
+    let mut asked = 1;
+    while weir.metric("weir_store_up", &[]).await != Some(0.0) {
+        assert!(asked < 2_000, "a full disk takes every row");
+        assert_eq!(weir.ask(&chat()).await.status(), 200);
+        asked += 1;
+    }
+    let ready = weir.admin("GET", "/health/ready").await;
+    assert!(ready.status() == 200 && ready.text().contains("store_down"), "{}", ready.text());
+    for _ in 0..5 {
+        assert_eq!(weir.ask(&streamed()).await.status(), 200);
+    }
+    disk.free();
+    assert_eq!(rows(&weir, asked + 5).await.len(), asked + 5);
+    assert_eq!(weir.metric("weir_events_lost_total", &[]).await, Some(0.0));
+    assert_eq!(summed(&weir), asked as u64 + 5);
+}
+
+#[tokio::test]
+async fn a_database_on_a_read_only_disk_stops_the_start_and_names_itself() {
+    let provider = answering(Answer::default()).await;
+    let Some((mut weir, disk)) = apart(&provider).await else { return };
+    weir.run();
+    weir.ready().await;
+    weir.stop().await;
+    let mut remount = std::process::Command::new("mount");
+    assert!(remount.args(["-o", "remount,ro"]).arg(&disk.0).status().unwrap().success());
+    weir.run();
+    let (status, _) = weir.ended().await;
+    let said = weir.stderr();
+    assert_eq!(status.code(), Some(69), "{said}");
+    assert!(said.contains("weir.db") && said.contains("ead-only"), "{said}");
 }

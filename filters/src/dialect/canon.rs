@@ -59,6 +59,15 @@ pub(super) struct Call<'a> {
     pub function: Option<Function<'a>>,
 }
 
+impl Call<'_> {
+    /// Id and name where a call begins; some providers write both as `""` on every later fragment.
+    pub(super) fn begins(&self) -> Option<(&str, &str)> {
+        let id = self.id.as_deref().filter(|id| !id.is_empty())?;
+        let name = self.function.as_ref()?.name.as_deref().filter(|name| !name.is_empty())?;
+        Some((id, name))
+    }
+}
+
 /// What is called.
 #[derive(Debug, Deserialize)]
 pub(super) struct Function<'a> {

@@ -156,13 +156,13 @@ impl Api {
         match self {
             Self::Chat | Self::CountTokens => Ok((wire.request(ask)?, Memo::default())),
             Self::Messages if wire == Wire::Anthropic => Ok((messages::pass(ask)?, native())),
-            Self::Messages => translated(messages::to_chat(wire, ask)?, wire, ask),
+            Self::Messages => translated(self, messages::to_chat(wire, ask)?, wire, ask),
             Self::Responses if has_responses(wire, ask) => Ok((responses::pass(ask)?, native())),
-            Self::Responses => translated(responses::to_chat(wire, ask)?, wire, ask),
+            Self::Responses => translated(self, responses::to_chat(wire, ask)?, wire, ask),
             Self::Completions if completions::has(wire, ask) => {
                 Ok((completions::pass(ask)?, native()))
             }
-            Self::Completions => translated(completions::to_chat(wire, ask)?, wire, ask),
+            Self::Completions => translated(self, completions::to_chat(wire, ask)?, wire, ask),
             Self::Embeddings => {
                 let vectors = embeddings::Encoding::asked(ask.peek)?;
                 let (outgoing, parts) = embeddings::request(wire, ask)?;
@@ -274,11 +274,21 @@ struct Chat {
 }
 
 /// The request for a wire, out of the chat that a dialect's request became.
-fn translated(chat: Chat, wire: Wire, ask: &Ask<'_>) -> Result<(Outgoing, Memo), ApiError> {
+fn translated(
+    api: Api,
+    chat: Chat,
+    wire: Wire,
+    ask: &Ask<'_>,
+) -> Result<(Outgoing, Memo), ApiError> {
     let peek = peek::chat(chat.body.into()).map_err(ApiError::from)?;
     let mut outgoing = wire.request(&Ask { peek: &peek, ..*ask })?;
     // What the wire strips for callers of chat never reaches a caller of another dialect.
     outgoing.strip_usage = false;
+    for name in &mut outgoing.dropped {
+        if let Some(theirs) = names::member(api, name, ask.peek) {
+            *name = theirs.to_owned();
+        }
+    }
     for name in chat.dropped {
         if !outgoing.dropped.contains(&name) {
             outgoing.dropped.push(name);

@@ -1,5 +1,8 @@
-//! Names of tools: what a caller calls them, and what a provider can bear.
+//! Names of tools: what a caller calls them, and what a provider can bear. And names of members,
+//! in the caller's own words.
 
+use super::Api;
+use crate::peek::Peek;
 use std::collections::BTreeMap;
 
 /// OpenAI's limit (openai-openapi, `FunctionObject.name`), and most others'.
@@ -57,6 +60,22 @@ fn sound(name: &str) -> String {
         name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
     let kept: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(55).collect();
     format!("{kept}_{hash:08x}")
+}
+
+/// What a caller of this dialect wrote for a member of chat, where that has another name.
+pub(super) fn member(api: Api, chat: &str, asked: &Peek) -> Option<&'static str> {
+    Some(match (api, chat) {
+        (Api::Messages, "user") => "metadata.user_id",
+        (Api::Messages, "stop") => "stop_sequences",
+        (Api::Messages, "reasoning_effort") if asked.find("thinking").is_some() => "thinking",
+        (Api::Messages, "reasoning_effort") => "output_config.effort",
+        (Api::Messages, "response_format") => "output_config.format",
+        (Api::Messages, "parallel_tool_calls") => "tool_choice.disable_parallel_tool_use",
+        (Api::Responses, "reasoning_effort") => "reasoning.effort",
+        (Api::Responses, "response_format") => "text.format",
+        (Api::Responses, "max_tokens" | "max_completion_tokens") => "max_output_tokens",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

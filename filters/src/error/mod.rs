@@ -1,6 +1,7 @@
 //! Any provider's failure: its class, and the caller's words for it (CONTRACT section 5).
 
 mod api;
+mod left;
 mod map;
 mod mask;
 mod rules;
@@ -8,6 +9,7 @@ mod wait;
 mod words;
 
 pub use api::{ApiError, Code};
+pub use left::{Spent, spent};
 pub use map::{CLASSES, ErrorMap};
 pub use mask::mask;
 pub use wait::parse_wait;

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use std::ops::Range;
 
 mod edit;
+mod fault;
+mod names;
 mod params;
 mod read;
 mod scan;
@@ -196,7 +198,7 @@ pub fn chat(body: Bytes) -> Result<Peek, BadBody> {
 pub fn form(body: Bytes, form: &Form) -> Result<Peek, BadBody> {
     let members = check(&body)?;
     let peek = Peek { body, members, ..Peek::default() };
-    read::form(read::merge_extra(peek, form)?, form)
+    read::form(read::merge_extra(peek)?, form)
 }
 
 /// Reads a body that no caller wrote, such as a translated one, for [`apply_params`] alone: its
@@ -219,6 +221,5 @@ fn check(body: &[u8]) -> Result<Vec<Member>, BadBody> {
     if text.starts_with('\u{feff}') {
         return Err(BadBody::Json("byte order mark at byte 0; send plain UTF-8".into()));
     }
-    scan::members(text)
-        .map_err(|f| BadBody::Json(format!("invalid JSON at byte {}: {}", f.at, f.what)))
+    scan::members(text).map_err(|fault| fault.told(text))
 }

@@ -267,12 +267,14 @@ mod tests {
 
     #[test]
     fn a_member_that_params_edit_may_not_stand_twice() {
-        let twice = read(r#"{"messages":[0],"a":1,"\u0061":9}"#);
-        for lines in ["rename a b", "rename b a", "drop a", "default a 1", "clamp a 0 1"] {
+        // No body that was read has one; the spans of another kind of body may.
+        let mut twice = read(r#"{"messages":[0],"a":1,"b":9}"#);
+        twice.body = Bytes::from_static(br#"{"messages":[0],"a":1,"a":9}"#);
+        for lines in ["rename a b", "drop a", "default a 1", "clamp a 0 1"] {
             let fault = apply_params(&params(lines), &twice, &mut Edits::default()).unwrap_err();
             assert_eq!(fault, BadBody::twice("a"), "{lines}");
         }
-        assert!(apply_params(&params("drop b"), &twice, &mut Edits::default()).is_ok());
+        assert!(apply_params(&params("drop c"), &twice, &mut Edits::default()).is_ok());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The members weir reads, with their types and ranges; the rest is between caller and provider.
 
 use super::edit::{self, Slot};
-use super::{BadBody, Member, OWN, Peek, Segments, scan};
+use super::{BadBody, Member, Peek, Segments, scan};
 
 /// Longest `model`, `task_type` or `budget_tier` in bytes. Bedrock allows 2,048 for a model's ARN,
 /// the longest of any provider; more is no name and would only fill logs.
@@ -39,16 +39,11 @@ pub const INPUT: Form = Form { prompt: "input", list: false, limits: &[] };
 /// Bodies that are handed on: only what every endpoint has is read.
 pub const OTHER: Form = Form { prompt: "", list: false, limits: &[] };
 
-/// Members that are read whatever the dialect. Each member that is read may stand once: with two,
-/// we would act on one and the provider on the other.
-const READ: [&str; 6] = ["model", "stream", "stream_options", OWN[0], OWN[1], OWN[2]];
-
 /// What `extra_body` may not hold: who answers and how is said at the top level only.
 const NOT_IN_EXTRA: [&str; 4] = ["model", "stream", "stream_options", "extra_body"];
 
 /// Moves the members of `extra_body` to the top level, where it is given.
-pub(super) fn merge_extra(peek: Peek, form: &Form) -> Result<Peek, BadBody> {
-    once(&peek, form)?;
+pub(super) fn merge_extra(peek: Peek) -> Result<Peek, BadBody> {
     let Some(extra) = peek.find("extra_body") else {
         return Ok(peek);
     };
@@ -62,12 +57,6 @@ pub(super) fn merge_extra(peek: Peek, form: &Form) -> Result<Peek, BadBody> {
     let inner = inner(&peek, extra)?;
     let mut names: Vec<&str> = inner.members.iter().map(|m| inner.name(m)).collect();
     names.sort_unstable();
-    if let Some([twice, _]) = names.array_windows().find(|[a, b]| a == b) {
-        // The caller's own word, so no more of it than a message bears.
-        let twice: String = twice.chars().take(64).collect();
-        let message = format!("`{twice}` stands more than once in `extra_body`");
-        return Err(BadBody::member("extra_body", message));
-    }
     if let Some(name) = NOT_IN_EXTRA.iter().find(|n| names.binary_search(n).is_ok()) {
         let message = format!("`{name}` may not stand in `extra_body`");
         return Err(BadBody::member("extra_body", message));
@@ -101,7 +90,6 @@ fn merged(peek: &Peek, inner: &Peek) -> Segments {
 
 /// Fills in what the members say.
 pub(super) fn form(mut peek: Peek, form: &Form) -> Result<Peek, BadBody> {
-    once(&peek, form)?;
     prompt(&peek, form)?;
     peek.model = name(&peek, "model", false)?;
     peek.stream = flag(&peek, "stream")?;
@@ -133,28 +121,6 @@ impl Form {
     fn counts(&self) -> bool {
         matches!(self.prompt, "prompt") || self.limits.len() > 1
     }
-
-    fn reads(&self, name: &str) -> bool {
-        READ.contains(&name)
-            || self.prompt == name
-            || self.limits.contains(&name)
-            || (name == "n" && self.counts())
-    }
-}
-
-/// Refuses a second member of a name we read.
-fn once(peek: &Peek, form: &Form) -> Result<(), BadBody> {
-    let mut seen: Vec<&str> = Vec::with_capacity(READ.len() + 4);
-    for member in &peek.members {
-        let name = peek.name(member);
-        if seen.contains(&name) {
-            return Err(BadBody::twice(name));
-        }
-        if form.reads(name) {
-            seen.push(name);
-        }
-    }
-    Ok(())
 }
 
 fn text<'a>(peek: &'a Peek, member: &Member) -> &'a str {
@@ -218,10 +184,6 @@ fn include_usage(peek: &Peek) -> Result<bool, BadBody> {
         _ => return Err(BadBody::member(PARAM, "`stream_options` must be an object")),
     }
     let options = inner(peek, member)?;
-    let named = options.members.iter().filter(|m| options.name(m) == "include_usage");
-    if named.count() > 1 {
-        return Err(BadBody::twice("stream_options.include_usage"));
-    }
     flag(&options, "include_usage").map_err(|_| {
         let message = "`stream_options.include_usage` must be true or false";
         BadBody::member("stream_options.include_usage", message)
@@ -353,7 +315,7 @@ mod tests {
             (r#""stream_options":{"include_usage":1}"#, "stream_options.include_usage"),
             (
                 r#""stream_options":{"include_usage":true,"include_usag\u0065":false}"#,
-                "stream_options.include_usage",
+                "stream_options",
             ),
             (r#""task_type":1"#, "task_type"),
             (r#""budget_tier":{}"#, "budget_tier"),
@@ -370,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_refused_where_we_read_and_forwarded_elsewhere() {
+    fn duplicates_are_refused_wherever_they_stand() {
         for (members, name) in [
             (r#""model":"a","model":"a""#, "model"),
             (r#""model":"a","mod\u0065l":"b""#, "model"),
@@ -385,7 +347,13 @@ mod tests {
         ] {
             assert_eq!(param(members), name, "{members}");
         }
-        assert_eq!(with(r#""user":1,"user":2"#).unwrap().members.len(), 3);
+        assert_eq!(param(r#""user":1,"user":2"#), "user");
+        let nested = r#"{"messages":[{"role":"user","content":"a","content":"b"}]}"#;
+        let BadBody::Member { param, message } = peek::chat(nested.into()).unwrap_err() else {
+            panic!("no member's fault")
+        };
+        assert_eq!(param, "messages");
+        assert_eq!(message, "`content` stands more than once in an object of `messages`");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! One pass over JSON bytes: checks the whole grammar, gives the spans of the outermost members.
 //!
-//! No tree, no recursion (open brackets are bits of one word), no allocation but the member list.
+//! No tree, no recursion (open brackets are bits of one word), no allocation but the member list
+//! and the names in the open objects.
 
+use super::fault::{Fault, What};
+use super::names::Names;
 use super::{DEPTH_MAX, Member};
 use std::ops::Range;
 
@@ -11,54 +14,10 @@ pub const MEMBERS_MAX: usize = 1024;
 /// Open brackets below the top are kept as bits of a `u64`, the top one is implied.
 const _: () = assert!(DEPTH_MAX <= 65);
 
-/// What is wrong and at which byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub what: What,
-    pub at: usize,
-}
-
-/// What is wrong. One byte, so that every step of the scan answers in a register.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum What {
-    #[error("expected a JSON object, found nothing")]
-    Nothing,
-    #[error("expected a JSON object")]
-    NoObject,
-    #[error("expected nothing more after the object")]
-    Trailing,
-    #[error("unexpected end of the body")]
-    Cut,
-    #[error("nested deeper than {DEPTH_MAX}")]
-    Deep,
-    #[error("more than {MEMBERS_MAX} members in one object")]
-    Many,
-    #[error("expected a member's name in double quotes")]
-    Name,
-    #[error("lone surrogate in a member's name")]
-    Surrogate,
-    #[error("expected `:`")]
-    Colon,
-    #[error("expected `,` or `}}`")]
-    InObject,
-    #[error("expected `,` or `]`")]
-    InArray,
-    #[error("expected a value")]
-    Value,
-    #[error("expected a digit")]
-    Digit,
-    #[error("bad escape in a string")]
-    Escape,
-    #[error("control character in a string")]
-    Control,
-    #[error("string without an end")]
-    Endless,
-}
-
 /// The members of the one object that `text` holds.
 pub(super) fn members(text: &str) -> Result<Vec<Member>, Fault> {
-    let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
-    scan.document().map_err(|what| Fault { what, at: scan.at })
+    let mut scan = Scan { bytes: text.as_bytes(), at: 0, top: 0, names: Names::new() };
+    scan.document().map_err(|what| Fault { what, at: scan.at, top: scan.top })
 }
 
 /// The text of a JSON string, quotes included; `None` where it holds a lone surrogate.
@@ -69,6 +28,8 @@ pub(super) fn unescape(string: &str) -> Option<String> {
 struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
+    top: usize,
+    names: Names,
 }
 
 impl Scan<'_> {
@@ -128,6 +89,7 @@ impl Scan<'_> {
             if found.len() == MEMBERS_MAX {
                 return self.fault(What::Many);
             }
+            self.top = self.at;
             let (key, unescaped) = self.name()?;
             self.colon()?;
             let start = self.at;
@@ -138,6 +100,7 @@ impl Scan<'_> {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.at += 1;
+                    self.leave()?;
                     return Ok(found);
                 }
                 _ => return self.fault(What::InObject),
@@ -164,12 +127,32 @@ impl Scan<'_> {
         }
     }
 
-    /// A string where only a member's name may stand; whether it holds an escape.
+    /// A string where only a member's name may stand, and only once; whether it holds an escape.
     #[inline]
     fn key(&mut self) -> Result<bool, What> {
+        let start = self.at;
         match self.byte() {
-            Some(b'"') => self.string(),
+            Some(b'"') => {
+                let escaped = self.string()?;
+                if self.names.add(self.bytes, &(start..self.at), escaped) {
+                    return Ok(escaped);
+                }
+                self.at = start;
+                Err(What::Twice)
+            }
             _ => self.fault(What::Name),
+        }
+    }
+
+    /// Behind the end of an object.
+    #[inline]
+    fn leave(&mut self) -> Result<(), What> {
+        match self.names.leave(self.bytes) {
+            None => Ok(()),
+            Some(twice) => {
+                self.at = twice;
+                Err(What::Twice)
+            }
         }
     }
 
@@ -203,6 +186,7 @@ impl Scan<'_> {
                         open = open << 1 | u64::from(object);
                         depth += 1;
                         if object {
+                            self.names.enter();
                             self.key()?;
                             self.colon()?;
                         }
@@ -233,7 +217,10 @@ impl Scan<'_> {
                     }
                     return Ok(false);
                 }
-                Some(b'}') if object => self.at += 1,
+                Some(b'}') if object => {
+                    self.at += 1;
+                    self.leave()?;
+                }
                 Some(b']') if !object => self.at += 1,
                 _ if object => return self.fault(What::InObject),
                 _ => return self.fault(What::InArray),
@@ -438,9 +425,53 @@ mod tests {
 
     #[test]
     fn members_have_a_ceiling() {
-        let many = |n: usize| format!("{{{}}}", vec!["\"\":0"; n].join(","));
+        let member = |n: usize| format!("\"{n}\":0");
+        let many = |n: usize| format!("{{{}}}", (0..n).map(member).collect::<Vec<_>>().join(","));
         assert_eq!(members(&many(MEMBERS_MAX)).unwrap().len(), MEMBERS_MAX);
         assert_eq!(fault(&many(MEMBERS_MAX + 1)).0, "more than 1024 members in one object");
+    }
+
+    #[test]
+    fn a_name_stands_once_in_each_object_however_it_is_written() {
+        let wide = |last: &str| {
+            let names = (0..5000).map(|n| format!("\"name_{n:05}_x\":{{}},"));
+            format!(r#"{{"a":{{{}"{last}":1}}}}"#, names.collect::<String>())
+        };
+        for text in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"m":[{"role":1,"role":2}]}"#,
+            r#"{"m":[{"role":1,"x":{"role":1},"r\u006fle":2}]}"#,
+            r#"{"m":{"x":[{"":1,"":2}]}}"#,
+            r#"{"m":{"\ud800":1,"\ud800":2}}"#,
+            &wide("name_00007_x"),
+            &wide(r"name_0000\u0037_x"),
+        ] {
+            let told = members(text).map(|_| ());
+            let twice = told.is_err_and(|fault| fault.what == What::Twice);
+            assert!(twice, "{text:.80}");
+        }
+        assert_eq!(fault(r#"{"b":0,"m":[{"a":1,"a":2}]}"#).1, 19);
+        for text in [
+            r#"{"a":{"a":[{"a":1},{"a":1}],"b":{"a":1}},"b":{"b":2}}"#,
+            r#"{"aa":1,"aaa":1,"aaaa":1,"aaaaa":1,"aaaaaa":1,"baaaaa":1,"aaaaab":1,"":1}"#,
+            r#"{"x":{"\ud800":1,"\ud801":2}}"#,
+            &wide("name_99999_x"),
+        ] {
+            assert!(members(text).is_ok(), "{text:.80}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_compared_as_serde_json_reads_them(
+            names in proptest::collection::vec("[ab]{0,2}([a-c]{8})?", 0..40)
+        ) {
+            let listed: Vec<_> = names.iter().map(|name| format!("{name:?}:1")).collect();
+            let text = format!(r#"{{"x":{{{}}}}}"#, listed.join(","));
+            let set: std::collections::HashSet<_> = names.iter().collect();
+            prop_assert_eq!(members(&text).is_ok(), set.len() == names.len());
+        }
     }
 
     /// Objects that are nearly JSON, a good part of them wholly.
@@ -462,7 +493,9 @@ mod tests {
             text in NEARLY
         ) {
             let reference = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
-            prop_assert_eq!(members(&text).is_ok(), reference, "{}", text);
+            let told = members(&text);
+            let twice = told.as_ref().is_err_and(|fault| fault.what == What::Twice);
+            prop_assert!(twice || told.is_ok() == reference, "{}", text);
         }
 
         #[test]
@@ -470,7 +503,7 @@ mod tests {
             mut bytes in proptest::collection::vec(any::<u8>(), 0..100)
         ) {
             bytes.push(b'"');
-            let mut scan = Scan { bytes: &bytes, at: 0 };
+            let mut scan = Scan { bytes: &bytes, at: 0, top: 0, names: Names::new() };
             scan.plain();
             let first = bytes.iter().position(|&b| b < 0x20 || b == b'"' || b == b'\\').unwrap();
             prop_assert_eq!(scan.at, first);

@@ -40,6 +40,8 @@ struct Choice {
     /// Its first chunk is out.
     open: bool,
     tools: u32,
+    /// Ids of calls that are out: none is given twice.
+    ids: Vec<String>,
     thoughts: u32,
     finish: Option<&'static str>,
     /// For a whole reply.
@@ -167,13 +169,19 @@ impl Scribe {
     /// caller's next request must name it.
     pub fn call(&mut self, choice: usize, id: Option<&str>, name: &str) -> u32 {
         let Some(number) = self.choice(choice) else { return 0 };
+        if name.is_empty() {
+            self.fail(Class::Invalid, "a tool call has no name");
+            return 0;
+        }
         let index = self.choices[choice].tools;
         self.choices[choice].tools += 1;
         self.tap.counter.push(number, Channel::Tool(index), name);
-        let id = match id.filter(|id| !id.is_empty()) {
+        let given = |id: &str| self.choices[choice].ids.iter().any(|one| one == id);
+        let id = match id.filter(|id| !id.is_empty() && !given(id)) {
             Some(id) => id.to_owned(),
             None => self.made_id(number, index),
         };
+        self.choices[choice].ids.push(id.clone());
         if self.whole {
             let call = Call { id, name: name.to_owned(), arguments: String::new() };
             self.choices[choice].completion.tool_calls.push(call);

@@ -6,9 +6,12 @@
 #[path = "../replay/mod.rs"]
 mod replay;
 
+mod damaged;
 mod embeddings;
 mod loops;
+mod lost;
 mod messages;
+mod random;
 mod recorded;
 mod responses;
 

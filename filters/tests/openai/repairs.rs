@@ -104,20 +104,21 @@ fn the_end_is_added_when_only_the_marker_is_missing_s16() {
 }
 
 #[test]
-fn a_marker_without_a_finish_reason_ends_a_stream_that_has_content() {
+fn a_marker_without_a_finish_reason_is_no_end() {
     let said = chunk(ROLE, "null") + &chunk(r#"{"content":"hi"}"#, "null");
-    let told = stream(said.clone() + DONE, UNASKED);
-    assert_eq!(told.text(), said + &chunk("{}", "\"stop\"") + DONE);
     let called = chunk(
         concat!(
             r#"{"role":"assistant","tool_calls":[{"index":0,"id":"a","type":"function","#,
-            r#""function":{"name":"f","arguments":""}}]}"#
+            r#""function":{"name":"f","arguments":"{\"a\":"}}]}"#
         ),
         "null",
     );
-    let seen = stream(called + DONE, UNASKED).seen(UNASKED);
-    assert_eq!(seen.choices[&0].finish.as_deref(), Some("tool_calls"));
-    assert_eq!(seen.choices[&0].tools[0].arguments, "{}");
+    for body in [said, called] {
+        let told = stream(body.clone() + DONE, UNASKED);
+        assert_eq!((told.text(), told.finish), (body.as_str(), None));
+        let code = told.failure.and_then(|failure| failure.code);
+        assert_eq!(code.as_deref(), Some("truncated"));
+    }
 }
 
 #[test]

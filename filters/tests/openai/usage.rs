@@ -62,7 +62,7 @@ fn usage_is_read_in_the_finish_chunk_or_before_it_s26() {
 #[test]
 fn usage_that_never_comes_is_counted_s27() {
     let words = chunk(r#"{"content":"some words "}"#, "null").repeat(20);
-    let body = chunk(ROLE, "null") + &words;
+    let body = chunk(ROLE, "null") + &words + &chunk("{}", "\"stop\"");
     let body = body.replace("]}\n\n", "],\"usage\":null}\n\n") + DONE;
     let told = stream(&body, ASKED);
     assert_eq!(told.usage, None);

@@ -1,14 +1,17 @@
-//! When a provider's models and credentials are left alone: `breaker` and `cooldown`.
+//! When a provider's models and credentials are left alone: `breaker`, `cooldown` and `health`.
 
 use super::part;
 use crate::config::value::{Shape, Table, View};
 use crate::route::breaker::Rule;
+use crate::route::health::Health;
 use crate::route::rest::Cooldown;
+use std::time::Duration;
 
 const BREAKER: Shape = Shape {
     known: &["window", "min_requests", "error_rate", "consecutive", "open_for", "probes"],
     later: &[],
 };
+const HEALTH: Shape = Shape { known: &["path", "every", "timeout"], later: &[] };
 const COOLDOWN: Shape = Shape { known: &["quota", "auth", "rate"], later: &[] };
 
 /// A count above this is written to say "never", which a million requests a window are too.
@@ -38,6 +41,21 @@ fn rate(v: &View<'_>) -> Option<f64> {
         v.fault("error_rate", "a share above 0 and up to 1 is needed here, such as 0.5");
     }
     rate
+}
+
+/// `health`: absent, nobody probes.
+pub(super) fn health(v: &View<'_>) -> Option<Health> {
+    let v = v.table("health", &HEALTH)?;
+    let path = v.text("path").unwrap_or("/models");
+    let sound = path.starts_with('/') && path.parse::<http::Uri>().is_ok();
+    if !sound {
+        v.fault("path", "a path such as \"/models\" is needed here");
+    }
+    Some(Health {
+        path: path.to_owned(),
+        every: v.duration("every", Duration::from_secs(30)),
+        timeout: v.duration("timeout", Duration::from_secs(5)),
+    })
 }
 
 pub(super) fn cooldown(v: &View<'_>) -> Cooldown {

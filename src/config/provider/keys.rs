@@ -1,7 +1,7 @@
 //! A provider's credentials: listed, or found where its preset says they usually are.
 
 use super::proof;
-use crate::base::{Credential, Proof};
+use crate::base::{Caps, Credential, Proof};
 use crate::config::fault::At;
 use crate::config::preset::Preset;
 use crate::config::secret;
@@ -14,6 +14,7 @@ const KEY: Shape = Shape {
         "name",
         "value",
         "weight",
+        "limits",
         "access_key_id",
         "secret_access_key",
         "session_token",
@@ -21,9 +22,13 @@ const KEY: Shape = Shape {
         "api_key",
         "secret_key",
     ],
-    later: &["limits"],
+    later: &[],
 };
 
+const CAPS: Shape = Shape { known: &["rpm", "tpm", "concurrent"], later: &[] };
+
+/// More than any account is given; larger numbers are typing errors.
+const CAP_MAX: u64 = 1_000_000_000_000;
 /// A share above this is a typing error.
 const WEIGHT_MAX: u64 = 1_000_000;
 
@@ -62,13 +67,22 @@ fn one(v: &View<'_>, item: &Node, number: usize) -> Option<(At, Credential)> {
     let name = format!("key-{number}");
     if let Value::Text(text) = &item.value {
         let proof = Proof::Bare(secret::secret(v.book, item.at, &key, text)?);
-        return Some((item.at, Credential { name, proof, weight: 1 }));
+        return Some((item.at, Credential { name, proof, weight: 1, caps: None }));
     }
     let table = view(v.book, item, key, &KEY)?;
     let weight = table.integer("weight", 0..=WEIGHT_MAX).unwrap_or(1) as u32;
     let name = table.text("name").map_or(name, str::to_owned);
     let proof = proof::proof(v, &table)?;
-    Some((item.at, Credential { name, proof, weight }))
+    Some((item.at, Credential { name, proof, weight, caps: caps(&table) }))
+}
+
+fn caps(v: &View<'_>) -> Option<Caps> {
+    let v = v.table("limits", &CAPS)?;
+    if v.table.is_empty() {
+        v.complain("limits nothing");
+    }
+    let amount = |key| v.integer(key, 1..=CAP_MAX);
+    Some(Caps { rpm: amount("rpm"), tpm: amount("tpm"), concurrent: amount("concurrent") })
 }
 
 /// The first of the preset's environment variables that is set and not empty.
@@ -80,8 +94,10 @@ fn usual(v: &View<'_>, preset: Option<&Preset>) -> Vec<Arc<Credential>> {
     let set = |name: &str| (v.book.env)(name).filter(|value| !value.is_empty());
     if let Some(name) = preset.env.iter().find(|name| set(name).is_some()) {
         let found = secret::secret(v.book, v.at, &v.key("api_keys"), &format!("env:{name}"));
-        let one =
-            |secret| Credential { name: "key-1".into(), proof: Proof::Bare(secret), weight: 1 };
+        let one = |secret| {
+            let (name, proof) = ("key-1".into(), Proof::Bare(secret));
+            Credential { name, proof, weight: 1, caps: None }
+        };
         return found.map(one).map(Arc::new).into_iter().collect();
     }
     let parts = preset.parts.iter().find_map(|node| filled(node, &set));

@@ -15,8 +15,15 @@ const POOL: Shape = Shape { known: &["idle_timeout", "max_age"], later: &[] };
 /// More tries than this on one target are an attack on it.
 const ATTEMPTS_MAX: u64 = 10;
 /// The words of `on`, statuses aside.
-const WORDS: &[&str] =
-    &["connect", "reset_before_headers", "first_token", "reply", "invalid", "5xx"];
+const WORDS: &[&str] = &[
+    "connect",
+    "reset_before_headers",
+    "first_token",
+    "reply",
+    "invalid",
+    "5xx",
+    "content_filter",
+];
 
 fn seconds(n: u64) -> Option<Duration> {
     Some(Duration::from_secs(n))
@@ -60,6 +67,9 @@ pub(super) fn retry(v: &View<'_>) -> Retry {
         statuses: vec![429, 503, 529],
         ..Faults::default()
     });
+    if on.filter {
+        v.fault("on", "the same target refuses the same content: only failover may hold it");
+    }
     if on.first_token || on.reply || on.invalid {
         let why =
             "first_token, reply and invalid may be billed already: only failover may hold them";
@@ -82,6 +92,7 @@ pub(super) fn failover(v: &View<'_>) -> Failover {
         first_token: true,
         reply: true,
         invalid: true,
+        filter: false,
         server: true,
         statuses: vec![429],
     });
@@ -99,6 +110,7 @@ fn faults(v: &View<'_>) -> Option<Faults> {
             "reply" => out.reply = true,
             "invalid" => out.invalid = true,
             "5xx" => out.server = true,
+            "content_filter" => out.filter = true,
             word => match word.parse() {
                 Ok(status @ (429 | 500..=599)) => out.statuses.push(status),
                 Ok(status) => {

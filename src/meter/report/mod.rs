@@ -1,10 +1,12 @@
 //! `weir report`: usage and cost from the ledger, as text.
 
+mod find;
 mod print;
 mod query;
 mod read;
 mod spent;
 
+pub use find::find;
 pub use query::{Column, Currency, Format, Query, column, columns, moment};
 pub use spent::{Owner, Spent, spent, spent_by};
 

@@ -7,6 +7,7 @@
 //! end the answer are returned, so a caller never sees a finished answer without its row.
 
 mod batch;
+mod refusal;
 mod reply;
 
 use super::answer;
@@ -232,7 +233,7 @@ impl Exchange {
     pub fn error_body_late(&mut self, now: Instant) -> Option<Next> {
         let late = std::mem::replace(&mut self.replying, Replying::Over);
         let Replying::Error { status, headers, pieces, .. } = late else { return None };
-        let (fault, failure) = reply::read_error(status, &headers, &pieces.concat(), self.words());
+        let (fault, failure) = refusal::read(status, &headers, &pieces.concat(), self.words());
         Some(self.book(fault, &failure, now))
     }
 

@@ -3,7 +3,7 @@
 use super::super::answer;
 use super::super::session::{Clock, REJECTED, Timer};
 use super::batch::Batch;
-use super::{Exchange, Reading, Replying, Sent, Turn};
+use super::{Exchange, Reading, Replying, Sent, Turn, refusal};
 use crate::flow::Ticket;
 #[cfg(debug_assertions)]
 use crate::flow::failpoint;
@@ -11,12 +11,12 @@ use crate::meter::Outcome;
 use crate::route::Fault;
 use crate::route::plan::Next;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
 use std::time::{Duration, Instant};
-use weir_filters::error::{ApiError, Class, ErrorMap, Failure, classify};
+use weir_filters::error::{ApiError, Class, Failure};
 use weir_filters::wire::{End, Step};
 
 /// An error body beyond this is not read: no message is longer.
@@ -79,6 +79,9 @@ impl Exchange {
             return Ok(Turn::On);
         };
         ticket.replied(status);
+        if header.status.is_success() {
+            ticket.told_left(&|name| refusal::look(&header.headers, name), batch.now);
+        }
         self.replying = if !header.status.is_success() {
             clock.arm(Timer::ErrorBody, batch.now, Some(ERROR_BODY_WAIT));
             let headers = header.headers.clone();
@@ -102,7 +105,7 @@ impl Exchange {
                 let mut step = Step::default();
                 if len > 0 {
                     #[cfg(debug_assertions)]
-                    failpoint::pass(failpoint::Point::PanicInFilter);
+                    failpoint::in_filter();
                     filter.feed(piece, &mut step);
                 }
                 self.unwatched += len;
@@ -167,7 +170,8 @@ impl Exchange {
             }
             Replying::Error { status, headers, pieces, .. } => {
                 batch.end = true;
-                let (fault, failure) = read_error(status, &headers, &pieces.concat(), self.words());
+                let (fault, failure) =
+                    refusal::read(status, &headers, &pieces.concat(), self.words());
                 self.fail(fault, &failure, batch)
             }
             Replying::Waiting => {
@@ -270,7 +274,7 @@ impl Exchange {
             many => many.concat().into(),
         };
         #[cfg(debug_assertions)]
-        failpoint::pass(failpoint::Point::PanicInFilter);
+        failpoint::in_filter();
         if ticket.has_more_parts() {
             return match ticket.part(body, batch.now) {
                 Ok(next) => {
@@ -355,28 +359,6 @@ impl Exchange {
         batch.body.extend(self.error_event(error));
         batch.end = true;
     }
-}
-
-/// A provider's error reply, read.
-pub(super) fn read_error(
-    status: u16,
-    headers: &HeaderMap,
-    body: &[u8],
-    words: Option<&ErrorMap>,
-) -> (Fault, Failure) {
-    let look = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let failure = classify(status, &look, body);
-    let failure = match words {
-        Some(words) => words.refine(failure, false),
-        None => failure,
-    };
-    let fault = match failure.class {
-        Class::Auth => Fault::Auth,
-        Class::Quota => Fault::Quota,
-        Class::RateLimited | Class::RateHopeless => Fault::Status(429),
-        _ => Fault::Status(status),
-    };
-    (fault, failure)
 }
 
 fn is_cut(failure: &Failure) -> bool {

@@ -1,6 +1,7 @@
 //! Whether the target that failed is asked once more with another credential, or another token.
 
 use super::{Fault, Plan, Provider, TOKEN_WAITS, Why};
+use crate::route::live::{Block, Wanted};
 use std::time::{Duration, Instant};
 
 impl Plan {
@@ -37,7 +38,11 @@ impl Plan {
     /// is asked with it.
     pub fn awaits_token(&mut self, now: Instant) -> Option<Duration> {
         let choice = self.current().filter(|_| self.renewed)?;
-        let rest = choice.provider.live(now).credential(&choice.live, false, now).err()?;
+        let wanted = Wanted { insist: false, tokens: self.need.tokens() };
+        let provider = choice.provider.live(now);
+        let Err(Block::Resting(rest)) = provider.credential(&choice.live, wanted, now) else {
+            return None;
+        };
         let waits = rest.why == Why::Token && self.waits < TOKEN_WAITS && !self.is_late(rest.until);
         self.waits += u32::from(waits);
         waits.then(|| rest.until.saturating_duration_since(now))

@@ -18,10 +18,9 @@ pub(in crate::dialect) fn pass(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     let mut model = Vec::with_capacity(ask.model.len() + 2);
     put_text(&mut model, ask.model);
     edits.set("model", model);
-    if let Some(messages) = super::seals::sealed_only(ask.peek) {
-        edits.set("messages", messages);
-    }
-    let dropped = apply_params(ask.params, ask.peek, &mut edits).map_err(ApiError::from)?;
+    let given_back = super::seals::mend(ask.peek, &mut edits);
+    let mut dropped = apply_params(ask.params, ask.peek, &mut edits).map_err(ApiError::from)?;
+    dropped.extend(given_back.iter().map(|name| (*name).to_owned()));
     Ok(Outgoing {
         path: "/messages".into(),
         headers: vec![("anthropic-version", VERSION.into())],

@@ -1,14 +1,76 @@
-//! Thinking without its provider's seal: written by us for another provider's reasoning, and
-//! refused by Anthropic when the caller gives it back.
+//! What Anthropic refuses when the caller gives it back, since another provider answered before:
+//! thinking without its seal, ids with Gemini's signatures, a tool loop that began without any.
 
 use crate::chat::raw::{Members, put_comma, put_name};
-use crate::peek::Peek;
+use crate::chat::thought;
+use crate::peek::{Edits, Peek};
 use memchr::memmem;
 use serde_json::value::RawValue;
 
-/// `messages` without such blocks, where there are any.
-pub(super) fn sealed_only(peek: &Peek) -> Option<Vec<u8>> {
-    let raw = peek.value(peek.find("messages")?);
+/// Edits that let Anthropic take the conversation; names the members that they leave out.
+pub(super) fn mend(peek: &Peek, edits: &mut Edits) -> &'static [&'static str] {
+    let Some(member) = peek.find("messages") else { return &[] };
+    let raw = peek.value(member);
+    let short = peek.find("tools").and_then(|_| thought::without(raw));
+    let sealed = sealed_only(short.as_deref().unwrap_or(raw));
+    let mended = sealed.or(short);
+    let stops = asks_to_think(peek) && !may_think(mended.as_deref().unwrap_or(raw));
+    if let Some(messages) = mended {
+        edits.set("messages", messages);
+    }
+    if !stops {
+        return &[];
+    }
+    edits.remove("thinking");
+    // The clearing of thinking is refused without it.
+    let manages = peek.find("context_management").map(|member| peek.value(member));
+    if manages.is_some_and(|raw| memmem::find(raw, b"clear_thinking").is_some()) {
+        edits.remove("context_management");
+        return &["thinking", "context_management"];
+    }
+    &["thinking"]
+}
+
+/// Only with a budget must a tool loop begin with thinking; `adaptive` asks for none (Messages,
+/// extended and adaptive thinking).
+fn asks_to_think(peek: &Peek) -> bool {
+    let thinking = peek.find("thinking").map(|member| peek.value(member));
+    thinking.is_some_and(|raw| memmem::find(raw, b"\"enabled\"").is_some())
+}
+
+/// The last tool loop, if one is running, has its thinking with it. Reads only what stands behind
+/// the role before the last call: the conversation itself may be megabytes.
+fn may_think(messages: &[u8]) -> bool {
+    let Some(call) = memmem::rfind(messages, b"\"tool_use\"") else { return true };
+    let (before, rest) = messages.split_at(call);
+    if memmem::find(rest, b"\"tool_result\"").is_none() {
+        return true;
+    }
+    let start = memmem::rfind(before, b"\"assistant\"").unwrap_or_default();
+    let marks: [&[u8]; 2] = [b"\"thinking\"", b"\"redacted_thinking\""];
+    if marks.iter().any(|mark| memmem::find(&before[start..], mark).is_some()) {
+        return true;
+    }
+    began_with_thinking(messages).unwrap_or(true)
+}
+
+/// The same, read in full; `None` where it is not Messages'.
+fn began_with_thinking(messages: &[u8]) -> Option<bool> {
+    let messages: Vec<&RawValue> = serde_json::from_slice(messages).ok()?;
+    let read = |raw: &&RawValue| {
+        let members = Members::of(raw.get())?;
+        let blocks: Vec<&RawValue> = serde_json::from_str(members.get("content")?.get()).ok()?;
+        let kind = |block: &RawValue| Some(Members::of(block.get())?.text("type")?.to_string());
+        Some(blocks.into_iter().filter_map(kind).collect::<Vec<_>>())
+    };
+    let [.., called, answered] = messages.as_slice() else { return None };
+    let (called, answered) = (read(called)?, read(answered)?);
+    let runs = answered.iter().any(|kind| kind == "tool_result");
+    Some(!runs || called.first()?.ends_with("thinking"))
+}
+
+/// `messages` without unsealed blocks, where there are any.
+fn sealed_only(raw: &[u8]) -> Option<Vec<u8>> {
     let marks: [&[u8]; 2] = [br#""signature":"""#, br#""signature": """#];
     if marks.iter().all(|mark| memmem::find(raw, mark).is_none()) {
         return None;

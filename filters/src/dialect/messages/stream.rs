@@ -126,7 +126,7 @@ impl Stream {
 
     fn call(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
         let Some(function) = &call.function else { return };
-        if let (Some(id), Some(name)) = (&call.id, &function.name) {
+        if let Some((id, name)) = call.begins() {
             self.start(call.index, (id.to_string(), name.to_string()), out);
         }
         if let Some(raw) = function.arguments.filter(|raw| is_text(raw)) {

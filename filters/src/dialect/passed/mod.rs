@@ -2,7 +2,7 @@
 //! read and set; what is counted beside tokens is read out of request and reply.
 
 use crate::chat::raw::put_text;
-use crate::error::{ApiError, Class, Code, Failure, classify_event};
+use crate::error::{ApiError, Class, Code, Failure};
 use crate::peek::{self, BadBody, Edits, Peek, Segments, apply_params};
 use crate::tokens::Counter;
 use crate::usage::{Units, Usage};
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 mod form;
+mod shape;
 
 /// One such endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,19 +86,16 @@ impl Passed {
         Ok(Outgoing { path, body, dropped, ..Outgoing::default() })
     }
 
-    /// Reads a reply with status 200, whatever it is; it leaves as it came.
+    /// Reads a reply with status 200; it leaves as it came.
     ///
     /// # Errors
-    /// A JSON body that is an error.
+    /// An error, or what is no answer of this endpoint.
     pub(super) fn whole(self, body: Bytes, context: &ReplyContext) -> Result<Whole, Failure> {
-        if body.is_empty() {
+        if body.trim_ascii().is_empty() {
             return Err(Failure::new(Class::Invalid, 200, "the reply is empty"));
         }
+        shape::check(self, &body)?;
         let reply = serde_json::from_slice::<Reply<'_>>(&body).unwrap_or_default();
-        let bare = reply.data.is_none() && reply.usage.is_none();
-        if reply.error.is_some_and(|raw| raw.get() != "null") && bare {
-            return Err(classify_event(&body));
-        }
         let usage = reply.usage.and_then(|raw| serde_json::from_str::<Tokens>(raw.get()).ok());
         let usage = usage.and_then(Tokens::usage);
         let usage = usage.or_else(|| self.is_priced_by_units().then(Usage::default));
@@ -142,8 +140,6 @@ struct Reply<'a> {
     data: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
     duration: Option<f64>,
 }
 

@@ -17,6 +17,8 @@ struct Shape<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'a>>,
     #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
     role: Option<Text<'a>>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
@@ -151,6 +153,11 @@ impl Writer<'_> {
                 self.output(at, &id, shape.output)?;
             }
             "reasoning" => self.reasoning(&shape),
+            // Vercel's SDK names the reasoning it was given instead of sending it back. It is no
+            // part of the conversation; what the model called and said is.
+            "item_reference" if shape.id.as_deref().is_some_and(|id| id.starts_with("rs_")) => {
+                self.dropped.push("input.item_reference".into());
+            }
             "item_reference" => return Err(kept(at)),
             other => {
                 let kind: String = other.chars().take(64).collect();

@@ -5,6 +5,7 @@ use crate::error::{ApiError, Class, Failure, classify_event};
 use crate::peek::{Edits, apply_params};
 use crate::tokens::{Channel, Counter};
 use crate::usage::Usage;
+use crate::wire::openai::short_ids;
 use crate::wire::{Ask, Outgoing, ReplyContext, Tap, Whole};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -16,6 +17,9 @@ pub(in crate::dialect) fn pass(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     let mut model = Vec::with_capacity(ask.model.len() + 2);
     put_text(&mut model, ask.model);
     edits.set("model", model);
+    if let Some(input) = short_ids(ask.peek, "input") {
+        edits.set("input", input);
+    }
     let dropped = apply_params(ask.params, ask.peek, &mut edits).map_err(ApiError::from)?;
     let path = "/responses".into();
     Ok(Outgoing { path, body: edits.apply(ask.peek), dropped, ..Outgoing::default() })

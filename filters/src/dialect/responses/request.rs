@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 const OPENAI_ONLY: [&str; 4] =
     ["metadata", "prompt_cache_key", "safety_identifier", "service_tier"];
 /// Members that say nothing about the answer, or whose default is what happens anyway.
-const NOTHING: [&str; 4] = ["store", "stream_options", "client_metadata", "truncation"];
+const NOTHING: [&str; 3] = ["store", "stream_options", "client_metadata"];
 
 #[derive(Debug, Default)]
 pub(super) struct Shape<'a> {
@@ -108,6 +108,7 @@ fn read(peek: &Peek, wire: Wire, target: Target) -> Result<Shape<'_>, ApiError> 
             "previous_response_id" | "conversation" | "prompt" => return Err(kept(name)),
             "background" if raw.get() == "true" => return Err(kept(name)),
             "background" => {}
+            "truncation" if raw.get() == "\"disabled\"" => {}
             "include" => note_include(raw, &mut shape.dropped),
             "temperature" | "top_p" if !target.reasons => shape.same.push((name, raw)),
             "user" => shape.same.push((name, raw)),

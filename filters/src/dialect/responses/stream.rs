@@ -197,7 +197,7 @@ impl Stream {
 
     fn call(&mut self, call: &Said<'_>, out: &mut Vec<u8>) {
         let Some(function) = &call.function else { return };
-        if let (Some(id), Some(name)) = (&call.id, &function.name) {
+        if let Some((id, name)) = call.begins() {
             self.start(call.index, id, name, out);
         }
         if let Some(raw) = function.arguments.filter(|raw| is_text(raw)) {

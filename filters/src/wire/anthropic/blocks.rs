@@ -70,13 +70,19 @@ impl Stream {
             }
             "tool_use" => {
                 let number = self.tools;
-                let id = call_id(block.id.as_deref(), &self.context.id, number as usize);
+                let fresh = block.id.as_deref().filter(|id| self.ids.iter().all(|one| one != id));
+                let id = call_id(fresh, &self.context.id, number as usize);
                 let name = given(&block.name);
+                if name.is_empty() {
+                    self.fail(step, Class::Invalid, "a tool call has no name");
+                    return Kind::Hidden;
+                }
                 let start = ToolStart { index: number, id: &id, name: &name };
                 let chunk = self.chunks(step).tool(start);
                 self.tools += 1;
                 self.tap.counter.push(0, Channel::Tool(number), &name);
                 self.emit(chunk, step);
+                self.ids.push(id);
                 Kind::Tool { number, input: arguments(block.input), fragments: false }
             }
             _ => Kind::Hidden,

@@ -26,6 +26,8 @@ pub(super) struct Stream {
     pub(super) open: Vec<Open>,
     /// Tool calls and thinking blocks so far: their next index.
     pub(super) tools: u32,
+    /// Ids of calls that are out: none is given twice.
+    pub(super) ids: Vec<String>,
     pub(super) thoughts: u32,
     tokens: Tokens,
     /// `message_delta` has come, so the tokens are the final ones.
@@ -92,6 +94,7 @@ impl Stream {
             chunks: None,
             open: Vec::new(),
             tools: 0,
+            ids: Vec::new(),
             thoughts: 0,
             tokens: Tokens::default(),
             settled: false,

@@ -2,7 +2,7 @@
 
 use super::content::Block;
 use crate::chat::raw::{compact, put_comma, put_member, put_name, put_raw};
-use crate::chat::{Chat, Message, PartBody, Role, Thinking, ToolCall, wrong};
+use crate::chat::{Chat, Message, PartBody, Role, Thinking, ToolCall, thought, wrong};
 use crate::error::ApiError;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -198,6 +198,7 @@ fn input(arguments: &str) -> Cow<'static, str> {
 /// Only letters, digits, `_` and `-` are allowed in an id; other providers use more in theirs.
 fn tool_id(id: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let (id, _) = thought::split(id);
     if !id.is_empty() && id.chars().all(fits) {
         return Cow::Borrowed(id);
     }

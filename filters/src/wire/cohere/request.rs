@@ -2,7 +2,8 @@
 
 use crate::chat::media::{DataUrl, is_web};
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw, put_text};
-use crate::chat::{Chat, Format, Message, Number, PartBody, Role, Tool, ToolChoice, wrong};
+use crate::chat::{Chat, Format, Message, Number, PartBody, Role, Tool, ToolChoice};
+use crate::chat::{thought, wrong};
 use crate::error::ApiError;
 use crate::wire::edit::{edited, note, put_object_schema};
 use crate::wire::{Ask, Outgoing};
@@ -86,7 +87,8 @@ impl<'a> Body<'a> {
         };
         put_member(out, "role", role);
         if message.role == Role::Tool {
-            put_member(out, "tool_call_id", message.tool_call_id.as_deref().unwrap_or_default());
+            let id = message.tool_call_id.as_deref().unwrap_or_default();
+            put_member(out, "tool_call_id", thought::split(id).0);
         }
         if !content.is_empty() {
             put_name(out, "content");
@@ -102,7 +104,7 @@ impl<'a> Body<'a> {
             for call in &message.tool_calls {
                 put_comma(out);
                 out.push(b'{');
-                put_member(out, "id", &call.id);
+                put_member(out, "id", thought::split(&call.id).0);
                 put_member(out, "type", "function");
                 put_name(out, "function");
                 out.push(b'{');

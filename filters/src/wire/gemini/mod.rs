@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 mod args;
 mod content;
-mod id;
 mod reply;
 mod request;
 mod tools;

@@ -1,8 +1,8 @@
 //! What Gemini answers, chunk by chunk or whole: both are the same object.
 
 use super::args::{Arguments, Piece};
-use super::id;
 use crate::chat::raw::Text;
+use crate::chat::thought;
 use crate::error::{Class, classify_event};
 use crate::tokens::Channel;
 use crate::usage::Usage;
@@ -206,7 +206,7 @@ impl Speech {
             let made = || scribe.made_id(u32::try_from(at).unwrap_or(0), scribe.tools(at));
             let mut id = given.unwrap_or_else(made);
             if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
-                id = id::join(&id, signature);
+                id = thought::join(&id, signature);
             }
             let number = scribe.call(at, Some(&id), name);
             if !goes_on && call.partial_args.is_none() {

@@ -1,9 +1,9 @@
 //! The messages of a chat as generateContent wants them: system text apart, user and model in
 //! turns.
 
-use super::{Door, content, id};
+use super::{Door, content};
 use crate::chat::raw::{compact, put_comma, put_member, put_name, put_raw};
-use crate::chat::{Chat, Message, PartBody, Role, ToolCall, wrong};
+use crate::chat::{Chat, Message, PartBody, Role, ToolCall, thought, wrong};
 use crate::error::ApiError;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ impl<'a> Prompt<'a> {
         }
         for (n, call) in message.tool_calls.iter().enumerate() {
             parts.push(self.call(call, n == 0));
-            let (known, _) = id::split(&call.id);
+            let (known, _) = thought::split(&call.id);
             let number = (self.called, &*call.name);
             self.calls.insert(&call.id, number);
             self.calls.insert(known, number);
@@ -107,7 +107,7 @@ impl<'a> Prompt<'a> {
     }
 
     fn call(&self, call: &ToolCall<'_>, first: bool) -> Vec<u8> {
-        let (id, signature) = id::split(&call.id);
+        let (id, signature) = thought::split(&call.id);
         let mut out = br#"{"functionCall":{"#.to_vec();
         self.put_id(&mut out, id);
         put_member(&mut out, "name", &call.name);
@@ -133,7 +133,8 @@ impl<'a> Prompt<'a> {
 
     fn add_result(&mut self, at: usize, message: &'a Message<'a>) -> Result<(), ApiError> {
         let given = message.tool_call_id.as_deref().unwrap_or_default();
-        let known = self.calls.get(given).or_else(|| self.calls.get(id::split(given).0)).copied();
+        let known =
+            self.calls.get(given).or_else(|| self.calls.get(thought::split(given).0)).copied();
         let named = message.name.as_deref().map(|name| (usize::MAX, name));
         let Some((number, name)) = known.or(named) else {
             let param = format!("messages[{at}].tool_call_id");
@@ -147,7 +148,7 @@ impl<'a> Prompt<'a> {
             }
         }
         let mut out = br#"{"functionResponse":{"#.to_vec();
-        self.put_id(&mut out, id::split(given).0);
+        self.put_id(&mut out, thought::split(given).0);
         put_member(&mut out, "name", name);
         // It must be an object; anything else is wrapped in one.
         match object(&said) {

@@ -163,7 +163,8 @@ fn finish_fits(so_far: Option<&Choice>, said: &Said<'_>, word: &str) -> bool {
         of_call.any(|call| !arguments(call).trim().is_empty())
     };
     let known = so_far.map(|choice| choice.calls.as_slice()).unwrap_or_default();
-    let old = known.iter().all(|call| !call.blank || call.number.is_some_and(filled));
+    // A call that still waits for its name would be lost here.
+    let old = known.iter().all(|call| call.number.is_some_and(|n| !call.blank || filled(n)));
     let new = fragments
         .clone()
         .filter_map(|call| call.index)

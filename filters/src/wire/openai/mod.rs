@@ -18,8 +18,8 @@ mod stream;
 mod usage;
 mod whole;
 
-pub(crate) use request::path;
 pub(super) use request::request;
+pub(crate) use request::{path, short_ids};
 pub(super) use whole::whole;
 
 use super::{Reply, ReplyContext};

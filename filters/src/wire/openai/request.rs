@@ -1,8 +1,9 @@
 //! The caller's body as this wire's providers take it: a few members edited, every other byte kept.
 
 use super::members::put_text;
+use crate::chat::thought;
 use crate::error::{ApiError, Code};
-use crate::peek::{BadBody, Edits, apply_params, with_include_usage};
+use crate::peek::{BadBody, Edits, Peek, apply_params, with_include_usage};
 use crate::wire::{Ask, Outgoing, Wire};
 
 /// Azure's `api-version` where config names none: the last dated version of the data plane that is
@@ -27,10 +28,20 @@ pub(in crate::wire) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, Ap
         edits.set("stream_options", options);
         strip_usage = true;
     }
+    if let Some(messages) = short_ids(peek, "messages") {
+        edits.set("messages", messages);
+    }
     let dropped = apply_params(ask.params, peek, &mut edits).map_err(bad_body)?;
     let path = path(wire, ask, "chat/completions");
     let body = edits.apply(peek);
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage })
+}
+
+/// The conversation in `name` without what Gemini put into its calls' ids. Only where there are
+/// tools: without them nothing was called.
+pub(crate) fn short_ids(peek: &Peek, name: &str) -> Option<Vec<u8>> {
+    peek.find("tools")?;
+    thought::without(peek.value(peek.find(name)?))
 }
 
 fn bad_body(bad: BadBody) -> ApiError {

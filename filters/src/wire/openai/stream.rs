@@ -82,7 +82,7 @@ impl Stream {
         match text.trim() {
             // Heartbeats of some hosts.
             "" | "null" => return,
-            "[DONE]" => return self.done(run, step),
+            "[DONE]" => return self.done(step),
             _ if name == b"error" => return self.fail(classify_event(data), step),
             _ => {}
         }
@@ -160,13 +160,17 @@ impl Stream {
         }
     }
 
-    /// The provider says that it is done. Some (Snowflake) never give a finish_reason.
-    fn done(&mut self, run: &mut Run, step: &mut Step) {
+    /// The provider says that it is done. Without a finish_reason it may still have been cut:
+    /// hosts that proxy others send the marker whatever happened, and half an answer must not look
+    /// like a whole one.
+    fn done(&mut self, step: &mut Step) {
         if !self.state.started {
             return self.fail(invalid("the provider's stream holds no answer"), step);
         }
-        self.end_open("unsaid", run, step);
-        self.complete(step);
+        if self.state.finished() {
+            return self.complete(step);
+        }
+        self.fail(truncated("the provider's stream ended without a finish_reason"), step);
     }
 
     /// Ends every choice that has not ended.
@@ -222,7 +226,8 @@ impl Stream {
         let mut run = Run::default();
         self.rewrite(text, &mut run, step);
         if !self.over {
-            self.done(&mut run, step);
+            self.end_open("unsaid", &mut run, step);
+            self.done(step);
         }
     }
 
@@ -247,9 +252,7 @@ impl Stream {
             return self.complete(step);
         }
         let failure = if self.state.started {
-            let mut cut = Failure::new(Class::Server, 200, "the provider's stream ended too early");
-            cut.code = Some(TRUNCATED.to_owned());
-            cut
+            truncated("the provider's stream ended too early")
         } else if clean {
             invalid("the provider's stream ended without an answer")
         } else {
@@ -309,6 +312,12 @@ impl Reply for Stream {
 
 fn invalid(message: &str) -> Failure {
     Failure::new(Class::Invalid, 200, message)
+}
+
+/// The answer began and stopped before its end.
+fn truncated(message: &str) -> Failure {
+    let code = Some(TRUNCATED.to_owned());
+    Failure { code, ..Failure::new(Class::Server, 200, message) }
 }
 
 /// Comments pass, pings become comments, and other events without data are never sent on: clients

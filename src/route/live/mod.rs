@@ -1,7 +1,13 @@
 //! What a running gateway learns of its targets and credentials: kept by name, over reloads.
 
+mod keys;
+
+pub use keys::{CredentialLive, Key, Wanted};
+
 use super::breaker::{self, Breaker, Outcome, Rule, State};
 use super::budget::Budget;
+use super::caps::{Full, Seats};
+use super::health::Pulse;
 use super::latency::Latency;
 use super::rest::{Rest, Rests, Why};
 use super::{Provider, Table};
@@ -15,6 +21,9 @@ use std::time::{Duration, Instant};
 /// Models of one provider that are told apart. Names come from callers (`provider/anything`), so
 /// without a bound they could fill the memory; those beyond it share one state.
 const MODELS_MAX: usize = 1_000;
+
+/// What is waited for a provider that answers no probe: when the next one comes is not known here.
+pub const DOWN_WAIT: Duration = Duration::from_secs(1);
 
 /// Numbers credentials.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -53,8 +62,24 @@ pub struct TargetLive {
 pub enum Block {
     /// Its breaker is open, so much longer.
     Open(Duration),
+    /// Its provider answers no probe.
+    Down,
     /// Every credential rests; this rest ends first.
     Resting(Rest),
+    /// Our own caps of every credential that does not rest are used up; of this one the shortest.
+    Full(Full),
+}
+
+impl Block {
+    /// Sorts those that heal soon before those that somebody must see to.
+    fn rank(self, now: Instant) -> (bool, Duration) {
+        match self {
+            Self::Open(wait) => (false, wait),
+            Self::Down => (false, DOWN_WAIT),
+            Self::Full(full) => (false, full.wait),
+            Self::Resting(rest) => (!rest.heals(), rest.until.saturating_duration_since(now)),
+        }
+    }
 }
 
 impl TargetLive {
@@ -164,40 +189,24 @@ pub struct ProviderLive {
     turns: Turns,
     /// Its retries.
     pub budget: Arc<Budget>,
+    /// Its probes.
+    pub pulse: Arc<Pulse>,
     models: RwLock<HashMap<Arc<str>, Arc<TargetLive>>>,
-}
-
-/// The credential of one try.
-#[derive(Debug, Clone, Default)]
-pub struct Key {
-    /// Its place among the provider's.
-    pub at: usize,
-    /// `None`: the provider takes none.
-    pub credential: Option<Arc<Credential>>,
-}
-
-/// A credential.
-#[derive(Debug)]
-pub struct CredentialLive {
-    /// As config has it.
-    pub credential: Arc<Credential>,
-    /// Tells it from any other of this process. 0: the one that stands for none.
-    id: u64,
-    /// Refused, or out of money.
-    rests: Rests,
 }
 
 impl ProviderLive {
     fn new(provider: &Provider, now: Instant) -> Self {
         let live = |credential: &Arc<Credential>| {
             let id = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            Arc::new(CredentialLive { credential: credential.clone(), id, rests: Rests::default() })
+            let (rests, seats) = (Rests::default(), Arc::new(Seats::new(now)));
+            Arc::new(CredentialLive { credential: credential.clone(), id, rests, seats })
         };
         Self {
             id: provider.id.clone(),
             credentials: provider.credentials.iter().map(live).collect(),
             turns: Turns::default(),
             budget: Arc::new(Budget::new(now)),
+            pulse: Arc::default(),
             models: RwLock::default(),
         }
     }
@@ -220,79 +229,11 @@ impl ProviderLive {
         live
     }
 
-    /// The credential for a try of `target`, each in its share, and its place. `None`: the
-    /// provider takes none. With `insist` one that rests by our own guess alone will do as well.
-    ///
-    /// # Errors
-    /// Every one rests; the rest that ends first, one that is too fast before one that is refused.
-    pub fn credential(&self, target: &TargetLive, insist: bool, now: Instant) -> Result<Key, Rest> {
-        let free = |i: usize| self.rest(target, i, now).is_none_or(|r| insist && r.is_guess());
-        if self.credentials.is_empty() {
-            return if free(0) { Ok(Key::default()) } else { Err(self.first_up(target, now)) };
-        }
-        let all = || self.credentials.iter().enumerate().filter(|(_, c)| c.credential.weight > 0);
-        let weight =
-            |i: usize, c: &CredentialLive| u64::from(if free(i) { c.credential.weight } else { 0 });
-        let sum: u64 = all().map(|(i, c)| weight(i, c)).sum();
-        let mut turn = if sum == 0 { 0 } else { self.turns.next(sum) };
-        for (i, live) in all() {
-            match turn.checked_sub(weight(i, live)) {
-                None => return Ok(Key { at: i, credential: Some(live.credential.clone()) }),
-                Some(left) => turn = left,
-            }
-        }
-        // All rest, or one lay down between the two looks.
-        Err(self.first_up(target, now))
-    }
-
-    fn first_up(&self, target: &TargetLive, now: Instant) -> Rest {
-        let used = self.credentials.iter().enumerate().filter(|(_, c)| c.credential.weight > 0);
-        let rests =
-            used.filter_map(|(i, _)| self.rest(target, i, now)).chain(target.rates.of(0, now));
-        let soon = Rest { until: now, why: Why::Rate, named: false };
-        rests.min_by_key(|rest| (!rest.heals(), rest.until)).unwrap_or(soon)
-    }
-
-    fn rest(&self, target: &TargetLive, i: usize, now: Instant) -> Option<Rest> {
-        let Some(live) = self.credentials.get(i) else { return target.rates.of(0, now) };
-        let lack = || live.credential.proof.lack(now).map(|lack| tokenless(lack, now));
-        live.rests.of(0, now).or_else(|| target.rates.of(live.id, now)).or_else(lack)
-    }
-
-    /// A credential rests from now on (0: the place of none). True where that is news.
-    pub fn lie_down(&self, target: &TargetLive, i: usize, rest: Rest, now: Instant) -> bool {
-        let live = self.credentials.get(i);
-        match (rest.why, live) {
-            (Why::Rate, _) => target.rates.lie_down(live.map_or(0, |c| c.id), rest, now),
-            (_, Some(live)) => live.rests.lie_down(0, rest, now),
-            (_, None) => false,
-        }
-    }
-
-    /// Whether a target can be asked now, as far as one look tells.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn check(&self, target: &TargetLive, rule: &Rule, now: Instant) -> Result<(), Block> {
-        target.check(rule, now).map_err(Block::Open)?;
-        let awake =
-            |c: &Arc<CredentialLive>| c.rests.is_empty() && c.credential.proof.lack(now).is_none();
-        if target.rates.is_empty() && self.credentials.iter().all(awake) {
-            return Ok(());
-        }
-        let all = self.credentials.len().max(1);
-        let free = |i: usize| {
-            self.credentials.get(i).is_none_or(|c| c.credential.weight > 0)
-                && self.rest(target, i, now).is_none()
-        };
-        if (0..all).any(free) { Ok(()) } else { Err(Block::Resting(self.first_up(target, now))) }
-    }
-
     /// The state of each of its models by name, for metrics.
     pub fn each_target(&self, mut tell: impl FnMut(&str, State)) {
         for live in self.models.read().values() {
             let name = if live.model.is_empty() { "other" } else { &*live.model };
-            tell(name, live.state());
+            tell(name, if self.pulse.is_down() { State::Open } else { live.state() });
         }
     }
 
@@ -326,6 +267,9 @@ impl Registry {
         for (id, provider) in &table.providers {
             let kept = providers.remove(id).map(|old| old.onto(provider, now));
             let live = kept.unwrap_or_else(|| Arc::new(ProviderLive::new(provider, now)));
+            if provider.health.is_none() {
+                live.pulse.forget();
+            }
             let live = provider.live.get_or_init(|| live).clone();
             providers.insert(id.clone(), live);
         }
@@ -359,13 +303,20 @@ impl ProviderLive {
         let fresh = Self::new(provider, now);
         let known = |live: &Arc<CredentialLive>| {
             let proof = &live.credential.proof;
-            let old = self.credentials.iter().find(|old| old.credential.proof == *proof);
-            old.filter(|old| old.credential == live.credential).unwrap_or(live).clone()
+            let Some(old) = self.credentials.iter().find(|o| o.credential.proof == *proof) else {
+                return live.clone();
+            };
+            if old.credential == live.credential {
+                return old.clone();
+            }
+            // Another name, weight or cap: what is used of the account stays used.
+            let (credential, seats) = (live.credential.clone(), old.seats.clone());
+            Arc::new(CredentialLive { credential, id: live.id, rests: Rests::default(), seats })
         };
         let credentials = fresh.credentials.iter().map(known).collect();
         let models = RwLock::new(self.models.read().clone());
-        let (id, budget) = (self.id.clone(), self.budget.clone());
-        Arc::new(Self { id, credentials, turns: fresh.turns, budget, models })
+        let (id, budget, pulse) = (self.id.clone(), self.budget.clone(), self.pulse.clone());
+        Arc::new(Self { id, credentials, turns: fresh.turns, budget, pulse, models })
     }
 }
 

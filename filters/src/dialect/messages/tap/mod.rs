@@ -1,21 +1,22 @@
 //! A message's stream that passes: usage tapped, the end withheld, and what clients would not bear
 //! put right (protocols.md section 6).
 
-use super::super::canon::used;
 use super::late;
 use super::sent::{Sent, read};
 use super::stream::{event, put_usage};
-use crate::chat::raw::{Text, put_member, put_raw, text};
+use crate::chat::raw::{Text, put_member};
 use crate::dialect::Dialect;
+use crate::dialect::canon::used;
 use crate::error::{ApiError, Class, Failure, classify_event};
 use crate::sse::{self, Decoder, EVENT_BYTES_MAX, Run};
-use crate::tokens::{Channel, Counter};
+use crate::tokens::Counter;
 use crate::usage::Usage;
 use crate::wire::anthropic::event::{Event, Tokens};
 use crate::wire::anthropic::{finish_reason, message};
 use crate::wire::{End, Reply, ReplyContext, Step, TRUNCATED, Tap};
 use bytes::Bytes;
-use serde_json::value::RawValue;
+
+mod blocks;
 
 /// The filter of one reply.
 pub(in crate::dialect) fn tap(context: ReplyContext) -> Box<dyn Reply> {
@@ -253,80 +254,6 @@ impl Passing {
             out.push(b'}');
         });
         run.write(out.into(), &mut step.out);
-    }
-
-    fn open_block(&mut self, read: &Event<'_>, sent: &Sent<'_>, run: &mut Run, step: &mut Step) {
-        let Some(block) = read.block() else { return };
-        self.begin(run, step);
-        self.close_open(run, step);
-        let kind = &*block.kind;
-        let tool = (kind == "tool_use").then_some(self.tools);
-        self.tools += u32::from(tool.is_some());
-        self.open = Some(Open { theirs: read.index(), tool });
-        let channel = tool.map_or(Channel::Content, Channel::Tool);
-        for text in [&block.name, &block.text] {
-            self.tap.counter.push(0, channel, text.as_deref().unwrap_or_default());
-        }
-        // Text and thinking begin with their first piece, anything else with its block.
-        if !matches!(kind, "text" | "thinking") || block.text.is_some_and(|t| !t.is_empty()) {
-            self.started = true;
-            step.alive = true;
-        }
-        let mut changes = self.renumbered(read.index());
-        if tool.is_some()
-            && block.input.is_none()
-            && let Some(raw) = read.raw_block().and_then(|raw| raw.strip_suffix('}'))
-        {
-            changes.push(("content_block", format!("{raw},\"input\":{{}}}}")));
-        }
-        sent.pass(&changes, run, step);
-    }
-
-    fn delta(&mut self, read: &Event<'_>, sent: &Sent<'_>, run: &mut Run, step: &mut Step) {
-        let open = self.open.as_ref().filter(|open| open.theirs == read.index());
-        let (Some(open), Some(delta)) = (open, read.delta()) else { return };
-        let tool = open.tool;
-        self.count(Channel::Content, delta.text);
-        self.count(Channel::Reasoning, delta.thinking);
-        self.count(tool.map_or(Channel::Content, Channel::Tool), delta.partial_json);
-        self.started = true;
-        step.alive = true;
-        sent.pass(&self.renumbered(read.index()), run, step);
-    }
-
-    fn close_block(&mut self, read: &Event<'_>, sent: &Sent<'_>, run: &mut Run, step: &mut Step) {
-        if self.open.as_ref().is_some_and(|open| open.theirs == read.index()) {
-            sent.pass(&self.renumbered(read.index()), run, step);
-            self.open = None;
-            self.blocks += 1;
-        }
-    }
-
-    /// A block that the provider left open.
-    fn close_open(&mut self, run: &mut Run, step: &mut Step) {
-        if self.open.take().is_none() {
-            return;
-        }
-        let mut out = Vec::new();
-        let index = self.blocks.to_string();
-        event(&mut out, "content_block_stop", |out| put_raw(out, "index", &index));
-        run.write(out.into(), &mut step.out);
-        self.blocks += 1;
-    }
-
-    /// The index that the caller must see, where the provider's is another.
-    fn renumbered(&self, theirs: u64) -> Vec<(&'static str, String)> {
-        let other = theirs != self.blocks;
-        other.then(|| ("index", self.blocks.to_string())).into_iter().collect()
-    }
-
-    fn count(&mut self, channel: Channel, raw: Option<&RawValue>) {
-        match raw.map(|raw| (raw, text(raw))) {
-            Some((_, Some(text))) => self.tap.counter.push(0, channel, &text),
-            // Half of a surrogate pair: no text, but it was generated.
-            Some((raw, None)) => self.tap.counter.push(0, channel, raw.get()),
-            None => {}
-        }
     }
 
     fn settle(&mut self, read: &Event<'_>, sent: &Sent<'_>) {
