@@ -361,3 +361,19 @@ async fn a_request_that_names_no_maximum_is_bound_by_what_its_owners_allow_one()
     assert_eq!(near.ask(&ask.clone().say(&long)).await.status(), 413);
     assert_eq!(far.count(), 3);
 }
+
+#[tokio::test]
+async fn a_key_that_runs_into_a_limit_rests_where_its_owner_says_so() {
+    let lines = "penalty = \"10m\"\nlimits = { rpm = 600, burst = 1 }";
+    let (far, near) = world(&[("k", lines), ("other", "")], "").await;
+    assert_eq!(near.ask(&by("k", "", 5)).await.status(), 200);
+    for _ in 0..2 {
+        let reply = near.ask(&by("k", "", 5)).await;
+        assert_eq!(reply.error(), (429, "rate_limit_exceeded".into()));
+        let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!((599..=600).contains(&wait), "{wait}");
+        assert!(reply.text().contains("rests"), "{}", reply.text());
+    }
+    assert_eq!(near.ask(&by("other", "", 5)).await.status(), 200);
+    assert_eq!(far.count(), 2);
+}

@@ -10,10 +10,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 const DEPARTMENT: Shape =
-    Shape { known: &["max_budget_tier", "limits", "windows", "budgets"], later: RULES };
+    Shape { known: &["max_budget_tier", "penalty", "limits", "windows", "budgets"], later: &[] };
 const TEAM: Shape = Shape {
-    known: &["department", "models", "aliases", "max_budget_tier", "limits", "windows", "budgets"],
-    later: RULES,
+    known: &[
+        "department",
+        "models",
+        "aliases",
+        "max_budget_tier",
+        "penalty",
+        "limits",
+        "windows",
+        "budgets",
+    ],
+    later: &[],
 };
 const KEY: Shape = Shape {
     known: &[
@@ -27,16 +36,15 @@ const KEY: Shape = Shape {
         "models",
         "aliases",
         "max_budget_tier",
+        "penalty",
         "expires",
         "enabled",
         "limits",
         "windows",
         "budgets",
     ],
-    later: RULES,
+    later: &[],
 };
-/// Rules that owners share, in a later version.
-const RULES: &[&str] = &["penalty"];
 
 /// What a team gives to its keys.
 #[derive(Debug, Clone, Default)]

@@ -53,12 +53,12 @@ const BUDGET: Shape = Shape {
 };
 const DOWNGRADE: Shape = Shape { known: &["at", "to"], later: &[] };
 const USER: Shape = Shape {
-    known: &["limits", "windows", "budgets"],
-    later: &["models", "aliases", "max_budget_tier", "penalty"],
+    known: &["penalty", "limits", "windows", "budgets"],
+    later: &["models", "aliases", "max_budget_tier"],
 };
 const DEFAULTS: Shape = Shape {
-    known: &["limits", "windows", "budgets"],
-    later: &["models", "aliases", "tags", "expires", "end_users", "max_budget_tier", "penalty"],
+    known: &["penalty", "limits", "windows", "budgets"],
+    later: &["models", "aliases", "tags", "expires", "end_users", "max_budget_tier"],
 };
 
 /// Larger amounts are typing errors; Redis' numbers are exact far beyond.
@@ -178,11 +178,15 @@ struct Reader<'r> {
 impl Reader<'_> {
     fn spec(&self, v: &View<'_>) -> Spec {
         let some = |key: &str| v.get(key).is_some();
-        Spec {
+        let penalty = some("penalty").then(|| v.duration("penalty", Duration::ZERO));
+        let mut spec = Spec {
             limits: some("limits").then(|| self.limits(v)),
             windows: some("windows").then(|| self.each(v, "windows", &WINDOW, |t| self.window(t))),
             budgets: some("budgets").then(|| self.each(v, "budgets", &BUDGET, |t| self.budget(t))),
-        }
+        };
+        // The owner's own word for all of its rules that do not say.
+        spec.commons().for_each(|common| common.penalty = common.penalty.or(penalty));
+        spec
     }
 
     /// A table, or a list of tables.

@@ -24,12 +24,13 @@ const STORED: Shape = Shape {
         "models",
         "aliases",
         "max_budget_tier",
+        "penalty",
         "expires",
         "limits",
         "windows",
         "budgets",
     ],
-    later: &["penalty"],
+    later: &[],
 };
 
 /// Keys of the store, and the rules of every owner with theirs among them.

@@ -128,11 +128,8 @@ impl Ticket {
             api_version: provider.api_version.as_deref(),
         };
         let (mut outgoing, memo) = self.arrival.api.request(provider.wire, &ask)?;
-        if admission.plan.model().strict
-            && let Some(field) = outgoing.dropped.first()
-        {
-            let why = format!("the provider cannot take `{field}`, and the model is strict");
-            return Err(ApiError::new(Code::InvalidRequest, why).param(field.clone()));
+        if admission.plan.model().strict {
+            takes_all(&outgoing)?;
         }
         admission.plan.begin();
         let created = u64::try_from(self.arrival.ts.as_second()).unwrap_or(0);
@@ -303,6 +300,13 @@ impl Running {
             _ => false,
         }
     }
+}
+
+/// A strict model's request loses no field.
+fn takes_all(outgoing: &Outgoing) -> Result<(), ApiError> {
+    let Some(field) = outgoing.dropped.first() else { return Ok(()) };
+    let why = format!("the provider cannot take `{field}`, and the model is strict");
+    Err(ApiError::new(Code::InvalidRequest, why).param(field.clone()))
 }
 
 /// Errors of the request itself: no other target would take it either.

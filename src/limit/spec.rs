@@ -120,13 +120,12 @@ impl Spec {
         Ok(rules.into_iter().map(Arc::new).collect())
     }
 
-    /// Whether any rule makes a key rest.
-    #[must_use]
-    pub fn punishes(&self) -> bool {
-        let limits = self.limits.iter().flatten().map(|l| &l.common);
-        let windows = self.windows.iter().flatten().map(|w| &w.common);
-        let budgets = self.budgets.iter().flatten().map(|b| &b.common);
-        limits.chain(windows).chain(budgets).any(|c| c.penalty.is_some())
+    /// What its limits, windows and budgets say alike.
+    pub fn commons(&mut self) -> impl Iterator<Item = &mut Common> {
+        let limits = self.limits.iter_mut().flatten().map(|l| &mut l.common);
+        let windows = self.windows.iter_mut().flatten().map(|w| &mut w.common);
+        let budgets = self.budgets.iter_mut().flatten().map(|b| &mut b.common);
+        limits.chain(windows).chain(budgets)
     }
 
     /// The most tokens that one request for this model may have; `None` is no bound.
