@@ -1,7 +1,8 @@
 //! `weir report`: what was used and what it cost, out of the ledger.
 
 use super::{EXIT_USAGE, complain, say, snapshot};
-use crate::meter::report::{self, Error, Format, Query};
+use crate::config::Snapshot;
+use crate::meter::report::{self, Currency, Error, Format, Query};
 use crate::server;
 use clap::Args;
 use std::path::Path;
@@ -18,7 +19,7 @@ pub struct Report {
     /// Before this moment
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Currency of the costs; USD alone in this version
+    /// Costs in this currency too, by its rate in [currency]
     #[arg(long, value_name = "CODE", default_value = "USD")]
     currency: String,
     /// table, csv or json
@@ -35,11 +36,14 @@ pub fn report(path: Option<&Path>, args: &Report) -> u8 {
         Ok(query) => query,
         Err(error) => return fail(&error),
     };
-    let store = match snapshot(path) {
-        Ok(snapshot) => snapshot.store,
+    let snapshot = match snapshot(path) {
+        Ok(snapshot) => snapshot,
         Err(code) => return code,
     };
-    match report::report(&store.path, &store.spool, &query) {
+    let store = &snapshot.store;
+    let read = currency(&args.currency, &snapshot)
+        .and_then(|c| report::report(&store.path, &store.spool, &Query { currency: c, ..query }));
+    match read {
         Ok(text) => {
             say(text.trim_end_matches('\n'));
             server::EXIT_OK
@@ -51,17 +55,30 @@ pub fn report(path: Option<&Path>, args: &Report) -> u8 {
 fn query(args: &Report) -> Result<Query, Error> {
     let now = jiff::Timestamp::now();
     let moment = |t: &Option<String>| t.as_deref().map(|t| report::moment(t, now)).transpose();
-    if args.currency != "USD" {
-        let why = format!("--currency {}: only USD in this version", args.currency);
+    let (since, until) = (moment(&args.since)?, moment(&args.until)?);
+    if let (Some(since), Some(until)) = (since, until)
+        && since > until
+    {
+        let why = format!("--since {since} is after --until {until}");
         return Err(Error::Usage(why));
     }
-    Ok(Query {
-        by: report::columns(&args.by)?,
-        since: moment(&args.since)?,
-        until: moment(&args.until)?,
-        currency: None,
-        format: if args.json { Format::Json } else { args.format.parse()? },
-    })
+    let format = if args.json { Format::Json } else { args.format.parse()? };
+    Ok(Query { by: report::columns(&args.by)?, since, until, currency: None, format })
+}
+
+/// The other currency that is asked for.
+fn currency(code: &str, snapshot: &Snapshot) -> Result<Option<Currency>, Error> {
+    let rates = &snapshot.currencies;
+    if code == "USD" {
+        return Ok(None);
+    }
+    let Some(nano_usd) = rates.get(code).copied() else {
+        let known: Vec<&str> = rates.keys().map(String::as_str).collect();
+        let known = known.join(", ");
+        let why = format!("--currency {code} has no rate in [currency]; there are {known}");
+        return Err(Error::Usage(why));
+    };
+    Ok(Some(Currency { code: code.to_owned(), nano_usd }))
 }
 
 fn fail(error: &Error) -> u8 {

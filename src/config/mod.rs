@@ -167,6 +167,8 @@ pub struct Snapshot {
     pub rules: Rules,
     /// `[redis]`, where all nodes count together.
     pub redis: Option<Redis>,
+    /// What one unit of each currency is worth, in nano-USD.
+    pub currencies: std::collections::BTreeMap<String, std::num::NonZeroU64>,
     /// Whom alerts are posted to.
     pub webhook: Option<Webhook>,
 }
@@ -311,6 +313,7 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
             rules,
             redis,
             webhook,
+            currencies: price::worth(&currencies),
         };
         Ok(Loaded {
             snapshot,

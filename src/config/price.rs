@@ -3,6 +3,7 @@
 use super::fault::{Book, hint};
 use super::value::{Node, Shape, Value, View, view};
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use weir_filters::usage::{NanoUsd, Price, Rates, UnitRates};
 
 const PRICE: Shape = Shape {
@@ -97,6 +98,13 @@ impl Decimal {
 /// USD alone.
 pub(super) fn usd() -> Currencies {
     Currencies::from([("USD".into(), Decimal::ONE)])
+}
+
+/// What one unit of each is worth in nano-USD, for reports.
+pub(super) fn worth(currencies: &Currencies) -> BTreeMap<String, NonZeroU64> {
+    let all = currencies.iter();
+    all.filter_map(|(code, rate)| Some((code.clone(), NonZeroU64::new(rate.nano(Decimal::ONE)?)?)))
+        .collect()
 }
 
 /// `[currency]`.

@@ -7,10 +7,11 @@
 
 use super::event::{Event, Outcome};
 use super::lines::{self, Batch, Line};
-use super::rows::{self, Rollups};
+use super::rows;
 use super::segment::{self, Name};
 use super::spool::Spool;
 use super::stats::Stats;
+use super::sums::Rollups;
 use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior, params};
 use std::collections::{HashMap, HashSet};
@@ -179,7 +180,7 @@ impl Applier<'_> {
             match line {
                 Line::Event(event) => {
                     if rows::insert(&tx, event)? {
-                        sums.add(event);
+                        sums.add(&tx, event)?;
                     }
                     tx.prepare_cached("DELETE FROM admitted WHERE event_id = ?1")?
                         .execute([event.event_id.0.as_bytes()])?;

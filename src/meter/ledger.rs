@@ -14,6 +14,7 @@ use super::segment::{self, Name};
 use super::spool::Spool;
 use super::stats::Minute;
 use super::stop::Stop;
+use super::sums;
 use crate::store::{self, Error};
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -85,7 +86,7 @@ impl Ledger {
             _ => Ok(ledger),
         }
     }
-    /// `[store] retention`: older rows and sums are deleted; `None` keeps all.
+    /// `[store] retention`: older rows are deleted; `None` keeps all.
     #[must_use]
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
@@ -192,7 +193,8 @@ impl Ledger {
             return Ok(());
         }
         self.db = None;
-        let connection = store::open(&self.path)?;
+        let mut connection = store::open(&self.path)?;
+        sums::rebuild(&mut connection).map_err(|e| Error::of(&self.path, &e))?;
         let inode = inode(&self.path).map_err(|e| self.failed(&e))?;
         self.db = Some(Db { connection, inode });
         Ok(())
@@ -214,7 +216,8 @@ impl Ledger {
         Ok(self.lock.is_some())
     }
 
-    /// Deletes rows and sums older than the retention, a batch a pass.
+    /// Deletes rows older than the retention, a batch a pass. Their sums stay: they are few, and
+    /// what was spent is asked for longer than who asked what.
     fn sweep(&mut self, now: Timestamp) -> Result<(), Error> {
         let rested = self.swept.is_none_or(|at| {
             Duration::try_from(now.duration_since(at)).is_ok_and(|d| d >= SWEEP_EVERY)
@@ -222,11 +225,6 @@ impl Ledger {
         let (Some(retention), true) = (self.retention, rested) else { return Ok(()) };
         let Ok(cutoff) = now.checked_sub(retention) else { return Ok(()) };
         let rows = self.ask(|db| {
-            let hour = cutoff.as_second() - 3600; // an hour goes when its last second may
-            db.execute(
-                "DELETE FROM rollups WHERE hour <= ?1 AND hour = (SELECT min(hour) FROM rollups)",
-                [hour],
-            )?;
             db.execute(
                 "DELETE FROM events WHERE rowid IN
                  (SELECT rowid FROM events WHERE ts < ?1 ORDER BY ts LIMIT ?2)",

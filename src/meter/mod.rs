@@ -6,6 +6,7 @@
 
 mod apply;
 pub mod event;
+mod histogram;
 pub mod ledger;
 pub mod lines;
 pub mod report;
@@ -14,6 +15,7 @@ pub mod segment;
 pub mod spool;
 pub mod stats;
 pub mod stop;
+mod sums;
 
 pub use apply::{Probe, Step};
 pub use event::{Admitted, Attempt, Event, Outcome};

@@ -169,16 +169,13 @@ pub fn delete(db: &mut Connection, id: &str) -> Result<bool> {
     done(tx)
 }
 
-/// When each key was last used, by id, in microseconds since 1970: the ledger's last event of it.
-/// Roll-ups tell the hour, so the index of events by time finds the rest.
+/// When each key was last used, by id, in microseconds since 1970, as the ledger's sums say.
 ///
 /// # Errors
 /// SQLite's.
 pub fn last_used(db: &Connection) -> Result<std::collections::HashMap<String, i64>> {
-    let sql = "SELECT e.key_id, MAX(e.ts)
-               FROM (SELECT DISTINCT MAX(hour) AS hour FROM rollups GROUP BY key) h
-               JOIN events e ON e.ts >= h.hour * 1000000 AND e.ts < (h.hour + 3600) * 1000000
-               WHERE e.key_id IS NOT NULL GROUP BY e.key_id";
+    let sql = "SELECT g.key_id, MAX(r.last) FROM rollups_daily r JOIN groups g ON g.id = r.group_id
+               WHERE g.key_id IS NOT NULL GROUP BY g.key_id";
     let mut statement = db.prepare_cached(sql)?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()

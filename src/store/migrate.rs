@@ -1,7 +1,7 @@
 //! The schema, as steps: a database of version n has had the first n.
 
 /// A step is never changed once a release has it; a new one is added below it.
-pub(super) const STEPS: &[&str] = &[LEDGER, KEYS_AND_VAULT, ALERTS];
+pub(super) const STEPS: &[&str] = &[LEDGER, KEYS_AND_VAULT, ALERTS, SUMS];
 
 /// Usage events, what follows from them, and how far the spool is applied. Times are microseconds
 /// since 1970 but for `rollups.hour`, which is seconds; lists are JSON. In `rollups` an absent name
@@ -137,5 +137,62 @@ CREATE TABLE alerts (
     body TEXT NOT NULL,
     created INTEGER NOT NULL,
     heard INTEGER
+) STRICT, WITHOUT ROWID;
+";
+
+/// Sums by hour and by day under all that a report may group by, which stands in `groups` once.
+/// `start` is in seconds since 1970, `last` in microseconds, `ttft` as `meter::histogram` packs it.
+/// The ledger's writer fills them from the events there are.
+const SUMS: &str = "
+DROP TABLE rollups;
+CREATE TABLE groups (
+    id INTEGER PRIMARY KEY,
+    department TEXT,
+    team TEXT,
+    user TEXT,
+    end_user TEXT,
+    key_id TEXT,
+    key_name TEXT,
+    task_type TEXT,
+    endpoint TEXT NOT NULL,
+    requested_model TEXT,
+    provider TEXT,
+    credential TEXT,
+    model TEXT,
+    tags TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    outcome TEXT NOT NULL
+) STRICT;
+CREATE TABLE rollups (
+    start INTEGER NOT NULL,
+    group_id INTEGER NOT NULL,
+    requests INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    cost_nano_usd INTEGER NOT NULL,
+    unpriced INTEGER NOT NULL,
+    wasted_cost_nano_usd INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    ttft BLOB NOT NULL,
+    PRIMARY KEY (start, group_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rollups_daily (
+    start INTEGER NOT NULL,
+    group_id INTEGER NOT NULL,
+    requests INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    cost_nano_usd INTEGER NOT NULL,
+    unpriced INTEGER NOT NULL,
+    wasted_cost_nano_usd INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    ttft BLOB NOT NULL,
+    PRIMARY KEY (start, group_id)
 ) STRICT, WITHOUT ROWID;
 ";

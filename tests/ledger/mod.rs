@@ -108,9 +108,11 @@ impl Home {
         let sums = "coalesce(sum(output_tokens),0) || ' ' || coalesce(sum(cost_nano_usd),0)";
         let rows: String = self.query(&format!("SELECT count(*) || ' ' || {sums} FROM events"));
         let requests = "coalesce(sum(requests),0)";
-        let rollups: String =
-            self.query(&format!("SELECT {requests} || ' ' || {sums} FROM rollups"));
-        assert_eq!(rows, rollups);
+        for table in ["rollups", "rollups_daily"] {
+            let summed: String =
+                self.query(&format!("SELECT {requests} || ' ' || {sums} FROM {table}"));
+            assert_eq!(rows, summed, "{table}");
+        }
     }
 }
 

@@ -164,3 +164,67 @@ fn a_report_runs_beside_a_writer_in_the_middle_of_its_work() {
     writer.execute_batch("BEGIN IMMEDIATE; DELETE FROM events").unwrap();
     assert_eq!(json(&home, "team")["total"]["requests"], 11);
 }
+
+/// So many events over thirty days, of teams, keys, models and outcomes, made by the database.
+fn many(home: &Home, rows: u32) {
+    drop(home.ledger());
+    let db = rusqlite::Connection::open(home.db()).unwrap();
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 - 1)
+        INSERT INTO events (event_id, ts, request_id, trace_id, key_id, key_name, team, user,
+            tags, endpoint, dialect, requested_model, provider, model, status, outcome, streamed,
+            attempts, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+            reasoning_tokens, usage_source, units, cost_nano_usd, wasted_cost_nano_usd,
+            reserved_tokens, ttft_ms, duration_ms, overhead_us, config_version)
+        SELECT randomblob(16), 1795000000000000 + i * (2592000000000 / ?1), 'r' || i, '',
+            'k' || (i % 7), 'k' || (i % 7), 't' || (i % 3), 'u' || (i % 11), '[]', 'chat',
+            'openai', 'm' || (i % 2), 'p', 'm' || (i % 2), iif(i % 10 = 0, 502, 200),
+            iif(i % 10 = 0, 'upstream_error', 'success'), 0, '[]', i % 1000, 1, 2, i % 500, 0,
+            'provider', '{}', 7 * i, i % 5, 0, 100 + i % 900, 5, 5, 'v' FROM n";
+    db.execute(sql, [rows]).unwrap();
+    drop(db);
+    drop(home.ledger());
+}
+
+#[test]
+fn a_long_report_is_read_from_sums_and_says_what_the_rows_say() {
+    let home = Home::new();
+    many(&home, 120_000);
+    home.check_sums();
+    let since = Timestamp::from_microsecond(1_795_000_000_000_000 + 123_456_789).unwrap();
+    let until = Timestamp::from_microsecond(1_795_000_000_000_000 + 2_500_000_000_000).unwrap();
+    for by in ["", "team,model", "key,user,status", "day", "hour,team", "month,endpoint"] {
+        let query = Query {
+            by: report::columns(by).unwrap(),
+            since: Some(since),
+            until: Some(until),
+            format: Format::Json,
+            ..Query::default()
+        };
+        let begun = std::time::Instant::now();
+        let text = report::report(&home.db(), &home.spool_dir(), &query).unwrap();
+        let took = begun.elapsed();
+        assert!(took < std::time::Duration::from_secs(5), "by {by} in {took:?}");
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let span = "FROM events WHERE ts >= 1795000123456789 AND ts < 1797500000000000";
+        let total = &told["total"];
+        for (name, sql) in [
+            ("requests", "count(*)"),
+            ("errors", "sum(status = 502)"),
+            ("input_tokens", "sum(input_tokens)"),
+            ("output_tokens", "sum(output_tokens)"),
+            ("cost_nano_usd", "sum(cost_nano_usd)"),
+            ("wasted_cost_nano_usd", "sum(wasted_cost_nano_usd)"),
+        ] {
+            let want = home.query::<i64>(&format!("SELECT {sql} {span}"));
+            assert_eq!(total[name].as_i64(), Some(want), "{name} by {by}");
+            let rows = told["rows"].as_array().unwrap();
+            let sum: i64 = rows.iter().map(|row| row[name].as_i64().unwrap()).sum();
+            assert_eq!(sum, want, "{name} by {by}");
+        }
+        let median = total["ttft_ms_p50"].as_i64().unwrap();
+        assert!((median - 549).abs() <= 6, "{median} by {by}");
+    }
+    let spent = report::spent(&home.db(), report::Owner::Team, None).unwrap();
+    let cost: u64 = spent.iter().map(|s| s.cost).sum();
+    assert_eq!(cost, home.query::<i64>("SELECT sum(cost_nano_usd) FROM events").cast_unsigned());
+}

@@ -4,6 +4,7 @@ mod find;
 mod print;
 mod query;
 mod read;
+mod span;
 mod spent;
 
 pub use find::find;

@@ -1,11 +1,18 @@
-//! Rows of the ledger, grouped and summed. Sums are wider than any row, percentiles are exact.
+//! Rows of the ledger, grouped and summed. Sums are wider than any row.
+//!
+//! A short span is read row by row, and its percentiles are exact; a long one from the sums of
+//! hours and days, where times from 128 ms on are exact to a hundredth.
 
 use super::query::{Column, Currency, Query};
+use super::span::{From, Piece, pieces};
 use super::{Cell, Table};
+use crate::meter::histogram::Histogram;
 use crate::meter::segment::{self, Name};
+use crate::meter::sums::HOUR;
 use crate::meter::{apply, lines};
 use crate::store::{self, Error};
 use jiff::Timestamp;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,6 +28,8 @@ struct Sums {
     cost: Option<u128>,
     wasted: u128,
     ttft_ms: Vec<u64>,
+    /// The same out of sums.
+    rough: Histogram,
 }
 
 /// A group's place in the order: absent values first, numbers by value.
@@ -31,11 +40,19 @@ enum Value {
     Text(String),
 }
 
-const FIGURES: &str = "ts, tags, outcome IN ('success', 'cache_hit', 'replay'), input_tokens,
-    cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost_nano_usd,
-    wasted_cost_nano_usd, ttft_ms";
-/// How many columns [`FIGURES`] has.
-const FIGURES_LEN: usize = 11;
+/// A row's time, tags, requests, errors and figures.
+const OF_EVENTS: &str = "ts, tags, 1, outcome NOT IN ('success', 'cache_hit', 'replay'),
+    input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
+    cost_nano_usd, wasted_cost_nano_usd, ttft_ms";
+/// The same of a sum.
+const OF_SUMS: &str = "start * 1000000, tags, requests,
+    requests * (outcome NOT IN ('success', 'cache_hit', 'replay')), input_tokens, cached_tokens,
+    cache_write_tokens, output_tokens, reasoning_tokens,
+    CASE WHEN requests > unpriced THEN cost_nano_usd END, wasted_cost_nano_usd, ttft";
+/// How many columns these have.
+const FIGURES_LEN: usize = 12;
+/// Up to so many rows are read one by one: well below a second.
+const ROWS_MAX: i64 = 50_000;
 
 /// Groups the ledger's rows.
 pub(super) fn table(db: &Path, spool: &Path, query: &Query) -> Result<Table, Error> {
@@ -77,20 +94,61 @@ fn lag(spool: &Path, known: &apply::Known) -> u64 {
     segments.iter().map(|(name, size)| waiting(name, *size)).sum()
 }
 
-fn groups(db: &Connection, query: &Query) -> rusqlite::Result<BTreeMap<Vec<Value>, Sums>> {
+type Groups = BTreeMap<Vec<Value>, Sums>;
+
+fn groups(db: &Connection, query: &Query) -> rusqlite::Result<Groups> {
+    let since = query.since.map_or(i64::MIN, Timestamp::as_microsecond);
+    let until = query.until.map_or(i64::MAX, Timestamp::as_microsecond);
+    let pieces = if has_sums(db)? && !is_short(db, since, until)? {
+        pieces(since, until, !query.by.iter().any(|c| c.name() == "hour"))
+    } else {
+        vec![(From::Events, since, until)]
+    };
+    let mut groups = Groups::new();
+    for piece in pieces {
+        read(db, query, piece, &mut groups)?;
+    }
+    Ok(groups)
+}
+
+/// A ledger that no gateway of this version has opened yet has none.
+pub(super) fn has_sums(db: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'rollups_daily'";
+    db.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? == 1))
+}
+
+/// Few enough rows, and all of them are still there.
+fn is_short(db: &Connection, since: i64, until: i64) -> rusqlite::Result<bool> {
+    let first: Option<i64> = db.query_row("SELECT min(ts) FROM events", [], |r| r.get(0))?;
+    let sums: Option<i64> = db.query_row("SELECT min(start) FROM rollups", [], |r| r.get(0))?;
+    let swept = match (first, sums) {
+        (Some(first), Some(sums)) => {
+            sums < first.div_euclid(1_000_000).div_euclid(HOUR) * HOUR && since < first
+        }
+        (first, sums) => first.is_none() && sums.is_some(),
+    };
+    let count = "SELECT count(*) FROM (SELECT 1 FROM events WHERE ts >= ?1 AND ts < ?2 LIMIT ?3)";
+    let rows: i64 = db.query_row(count, params![since, until, ROWS_MAX + 1], |row| row.get(0))?;
+    Ok(!swept && rows <= ROWS_MAX)
+}
+
+fn read(
+    db: &Connection,
+    query: &Query,
+    (from, since, until): Piece,
+    groups: &mut Groups,
+) -> rusqlite::Result<()> {
+    let figures = if from == From::Events { OF_EVENTS } else { OF_SUMS };
+    let (table, time, unit) = from.table();
     let plain = query.by.iter().filter_map(|c| match c {
         Column::Plain(_, sql) => Some(*sql),
         _ => None,
     });
-    let columns: Vec<&str> = std::iter::once(FIGURES).chain(plain).collect();
-    let mut select = db.prepare(&format!(
-        "SELECT {} FROM events WHERE ts >= ?1 AND ts < ?2",
-        columns.join(", ")
-    ))?;
-    let since = query.since.map_or(i64::MIN, Timestamp::as_microsecond);
-    let until = query.until.map_or(i64::MAX, Timestamp::as_microsecond);
-    let mut rows = select.query(params![since, until])?;
-    let mut groups: BTreeMap<Vec<Value>, Sums> = BTreeMap::new();
+    let columns: Vec<&str> = std::iter::once(figures).chain(plain).collect();
+    let columns = columns.join(", ");
+    let mut select =
+        db.prepare(&format!("SELECT {columns} FROM {table} WHERE {time} >= ?1 AND {time} < ?2"))?;
+    let mut rows = select.query(params![since.div_euclid(unit), until.div_euclid(unit)])?;
     let mut key = Vec::new();
     while let Some(row) = rows.next()? {
         key.clear();
@@ -103,7 +161,7 @@ fn groups(db: &Connection, query: &Query) -> rusqlite::Result<BTreeMap<Vec<Value
             None => groups.entry(key.clone()).or_default().row(row)?,
         }
     }
-    Ok(groups)
+    Ok(())
 }
 
 fn value(
@@ -146,17 +204,19 @@ fn tag(tags: &str, name: &str) -> Value {
 impl Sums {
     fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
         let number = |i| row.get::<_, i64>(i).map(|n| u128::try_from(n).unwrap_or_default());
-        self.requests += 1;
-        self.errors += u128::from(!row.get::<_, bool>(2)?);
+        self.requests += number(2)?;
+        self.errors += number(3)?;
         for (i, sum) in self.tokens.iter_mut().enumerate() {
-            *sum += number(3 + i)?;
+            *sum += number(4 + i)?;
         }
-        if row.get_ref(8)? != rusqlite::types::ValueRef::Null {
-            *self.cost.get_or_insert_default() += number(8)?;
+        if row.get_ref(9)? != ValueRef::Null {
+            *self.cost.get_or_insert_default() += number(9)?;
         }
-        self.wasted += number(9)?;
-        if let Some(ms) = row.get::<_, Option<i64>>(10)? {
-            self.ttft_ms.push(ms.unsigned_abs());
+        self.wasted += number(10)?;
+        match row.get_ref(11)? {
+            ValueRef::Integer(ms) => self.ttft_ms.push(ms.unsigned_abs()),
+            ValueRef::Blob(packed) => self.rough.merge(&Histogram::unpack(packed)),
+            _ => {}
         }
         Ok(())
     }
@@ -172,6 +232,7 @@ impl Sums {
         }
         self.wasted += other.wasted;
         self.ttft_ms.extend(&other.ttft_ms);
+        self.rough.merge(&other.rough);
     }
 
     /// In the order of [`figures`].
@@ -192,8 +253,15 @@ impl Sums {
         cells.push(number(self.wasted));
         let rate = (self.errors * MILLION + self.requests / 2).checked_div(self.requests);
         cells.push(Cell::Number(decimal(rate.unwrap_or_default(), MILLION)));
+        if !self.rough.is_empty() {
+            self.ttft_ms.drain(..).for_each(|ms| self.rough.add(ms));
+        }
         for percent in [50, 95] {
-            cells.push(or_null(percentile(&self.ttft_ms, percent).map(|ms| ms.to_string())));
+            let ms = match self.rough.is_empty() {
+                true => percentile(&self.ttft_ms, percent),
+                false => self.rough.percentile(percent as u64),
+            };
+            cells.push(or_null(ms.map(|ms| ms.to_string())));
         }
         cells
     }
@@ -244,7 +312,7 @@ fn percentile(sorted: &[u64], percent: usize) -> Option<u64> {
     sorted.get(rank.checked_sub(1)?).copied()
 }
 
-impl From<Value> for Cell {
+impl std::convert::From<Value> for Cell {
     fn from(value: Value) -> Self {
         match value {
             Value::Null => Self::Null,
