@@ -1,7 +1,9 @@
 //! The admin side over the wire: who may, what is shown, what is not in this version.
 
 use crate::harness::binary::{TOKEN, Tables};
-use crate::harness::{Ask, Client, PATIENCE, Reply, Weir, closed_port, toml};
+use crate::harness::{
+    Ask, Client, PATIENCE, Reply, Weir, chat, closed_port, knobs, provider, soon, toml,
+};
 use bytes::Bytes;
 use std::time::Instant;
 
@@ -97,16 +99,65 @@ async fn views_show_what_config_made_and_no_secret() {
 #[tokio::test]
 async fn what_is_of_a_later_version_answers_501() {
     let weir = Weir::start(&alone()).await;
-    for (method, path) in [
-        ("GET", "/admin/v1/teams"),
-        ("GET", "/admin/v1/usage"),
-        ("GET", "/admin/v1/events"),
-        ("GET", "/admin/v1/vault"),
-        ("PUT", "/admin/v1/models"),
-    ] {
+    for (method, path) in [("PUT", "/admin/v1/models"), ("POST", "/admin/v1/providers")] {
         let reply = weir.admin(method, path).await;
         assert_eq!(refusal(&reply), (501, "not_implemented".into()), "{method} {path}");
     }
     assert_eq!(weir.admin("GET", "/admin/v1/nothing").await.status(), 404);
     assert_eq!(weir.admin("GET", "/nothing").await.status(), 404);
+}
+
+#[tokio::test]
+async fn the_ledger_is_read_over_the_api() {
+    let far = provider(knobs()).await;
+    let weir = Weir::start(&toml::simple(&far)).await;
+    for _ in 0..3 {
+        assert_eq!(weir.ask(&chat().say("in=10 out=5")).await.status(), 200);
+    }
+    weir.ask(&chat().model("nobody")).await;
+    weir.events(4).await;
+    let get = async |path: &str| weir.admin("GET", path).await;
+    soon("the ledger", async {
+        while get("/admin/v1/events").await.json()["events"].as_array().unwrap().len() < 4 {}
+    })
+    .await;
+    let usage = get("/admin/v1/usage?by=key,status").await.json();
+    assert_eq!(
+        (&usage["rows"][0]["status"], &usage["rows"][0]["requests"]),
+        (&200.into(), &3.into()),
+        "{usage}"
+    );
+    let events = get("/admin/v1/events?status=200&limit=2").await.json();
+    let events = events["events"].as_array().unwrap();
+    assert_eq!((events.len(), &events[0]["input_tokens"]), (2, &10.into()));
+    let id = events[0]["event_id"].as_str().unwrap();
+    let one = get(&format!("/admin/v1/events?event_id={id}")).await.json();
+    assert_eq!(one["events"], serde_json::json!([events[0]]));
+    let spooled = weir.events(4).await;
+    let same = spooled.iter().find(|e| e["event_id"] == *id).unwrap();
+    for (name, value) in events[0].as_object().unwrap() {
+        assert!(same.get(name) == Some(value) || name == "ts", "{name}: {value} of {same}");
+    }
+    for bad in
+        ["usage?by=modl", "usage?since=x", "usage?currency=XYZ", "events?event_id=7", "events?x=1"]
+    {
+        assert_eq!(get(&format!("/admin/v1/{bad}")).await.status(), 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn teams_are_shown_with_how_they_stand() {
+    let far = provider(knobs()).await;
+    let team = "[departments.d]\n[teams.crew]\ndepartment = \"d\"\nlimits = { rpm = 9 }\n\
+                budgets = [{ tokens = 1000, per = \"ever\" }]\n";
+    let weir = Weir::start(&[toml::simple(&far), team.into()].concat()).await;
+    weir.ask(&chat().say("in=10 out=5").set("max_tokens", 5)).await;
+    let crew = weir.admin("GET", "/admin/v1/teams/crew").await.json();
+    assert_eq!((&crew["department"], &crew["keys"]), (&"d".into(), &serde_json::json!(["test"])));
+    assert_eq!(crew["budgets"][0]["used"], 15, "{crew}");
+    let all = weir.admin("GET", "/admin/v1/teams").await.json();
+    assert_eq!(all["teams"][0]["budgets"], crew["budgets"]);
+    assert_eq!(weir.admin("GET", "/admin/v1/teams/nobody").await.status(), 404);
+    let refused = weir.admin("DELETE", "/admin/v1/teams/crew").await;
+    assert_eq!(refusal(&refused), (409, "defined_in_file".into()));
 }

@@ -41,7 +41,7 @@ async fn until(weir: &Weir, ask: &Ask, want: u16) {
     }
 }
 
-async fn admin(weir: &Weir, method: &str, path: &str, body: Value) -> Reply {
+pub async fn admin(weir: &Weir, method: &str, path: &str, body: Value) -> Reply {
     let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     let ask = Ask::raw(method, path, body).with("content-type", "application/json");
     let ask = ask.with("authorization", &format!("Bearer {TOKEN}"));

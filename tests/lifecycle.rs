@@ -307,7 +307,7 @@ async fn bad_usage_is_exit_64_and_later_versions_say_so() {
     check(&["keys", "create"], "--name");
     check(&["vault", "set"], "NAME");
     check(&["report", "--by", "nonsense"], "nonsense");
-    check(&["report", "--since", "2026-02-01", "--until", "2026-01-01"], "is after --until");
+    check(&["report", "--since", "2026-02-01", "--until", "2026-01-01"], "is after until");
     check(&["report", "--currency", "XYZ"], "no rate in [currency]; there are USD");
     let good = weir.cli(&["check"]);
     assert_eq!(good.status.code(), Some(0), "{}", String::from_utf8_lossy(&good.stderr));

@@ -2,9 +2,10 @@
 
 use crate::harness::binary::Tables;
 use crate::harness::{Provider, Weir, chat, knobs, provider, toml};
-use crate::keys::nowhere;
+use crate::keys::{admin, nowhere};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const FIRST: &str = "sk-planted-first-Zq81xYpL";
@@ -125,4 +126,36 @@ async fn what_is_no_value_or_no_key_is_refused() {
     let (code, said) = cli(&weir, &["list"]);
     assert!(code == 78 && said.contains("32 bytes in base64"), "{code}: {said}");
     assert!(!said.contains(FIRST), "{said}");
+}
+
+#[tokio::test]
+async fn the_admin_api_seals_rotates_and_promotes_without_a_word_of_the_value() {
+    let a = provider(knobs()).await;
+    let mut weir = prepared(&a, 1).await;
+    assert_eq!(cli(&weir, &["set", "prov", "--from", "env:FIRST"]).0, 0);
+    weir.run();
+    weir.ready().await;
+    let post = async |path: &str, body| admin(&weir, "POST", path, body).await;
+    let value = json!({ "value": SECOND });
+    let rotated = post("/admin/v1/vault/prov/rotate", value.clone()).await;
+    assert_eq!(rotated.status(), 200, "{}", rotated.text());
+    let list = admin(&weir, "GET", "/admin/v1/vault", Value::Null).await;
+    let states: Vec<Value> =
+        list.json()["vault"].as_array().unwrap().iter().map(|e| e["state"].clone()).collect();
+    assert_eq!(states, ["current", "candidate"]);
+    assert_eq!(post("/admin/v1/vault/prov/promote", Value::Null).await.status(), 200);
+    until_sent(&weir, &a, SECOND).await;
+    assert_eq!(post("/admin/v1/vault/prov/promote", Value::Null).await.status(), 409);
+    assert_eq!(post("/admin/v1/vault/nobody/rotate", value).await.status(), 404);
+    let made = post("/admin/v1/vault", json!({"name": "prov", "value": FIRST})).await;
+    assert_eq!(made.status(), 201);
+    until_sent(&weir, &a, FIRST).await;
+    for bad in [json!({"name": "x"}), json!({"value": FIRST}), json!({"name": "x", "value": ""})] {
+        let refused = post("/admin/v1/vault", bad).await;
+        assert!(refused.status() == 400 && !refused.text().contains("planted"));
+    }
+    let gone = admin(&weir, "DELETE", "/admin/v1/vault/prov", Value::Null).await;
+    assert_eq!(gone.status(), 200);
+    weir.stop().await;
+    nowhere(&weir, &[FIRST, SECOND]);
 }

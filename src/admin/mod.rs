@@ -5,6 +5,9 @@
 
 mod answer;
 mod keys;
+mod ledger;
+mod teams;
+mod vault;
 mod views;
 
 use crate::base::Secret;
@@ -17,7 +20,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use ring::{hmac, rand};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -106,19 +109,17 @@ fn open_routes(state: &Admin) -> Router {
 }
 
 fn routes(state: &Admin) -> Router {
-    let later = || any(|| async { answer::not_implemented() });
     let api = Router::new()
         .route("/reload", post(reload))
         .route("/drain", post(drain))
         .route("/providers", get(providers))
         .route("/models", get(models));
-    // Everything else that CONTRACT names; methods that change providers or models are of a
-    // later version too.
-    let api = ["teams", "vault", "usage", "events"].iter().fold(api, |api, name| {
-        api.route(&format!("/{name}"), later()).route(&format!("/{name}/{{*rest}}"), later())
-    });
     let api = api
         .merge(keys::routes())
+        .merge(vault::routes())
+        .merge(ledger::routes())
+        .merge(teams::routes())
+        // Methods that would change providers or models are of a later version.
         .method_not_allowed_fallback(|| async { answer::not_implemented() })
         .fallback(|| async { error(StatusCode::NOT_FOUND, "not_found", "no such path") })
         .layer(from_fn_with_state(state.clone(), authorized))
@@ -145,7 +146,8 @@ async fn page() -> Response {
     text(format!(
         "weir {version}\n\nThe dashboard is not in this version.\n\n\
          /health/live  /health/ready  /metrics\n\
-         /admin/v1/providers  /admin/v1/models  (bearer token)\n\
+         /admin/v1/keys  /admin/v1/teams  /admin/v1/providers  /admin/v1/models  \
+         /admin/v1/vault  /admin/v1/usage  /admin/v1/events  (bearer token)\n\
          POST /admin/v1/reload  POST /admin/v1/drain  (bearer token)\n"
     ))
 }

@@ -1,8 +1,7 @@
 //! `weir report`: what was used and what it cost, out of the ledger.
 
 use super::{EXIT_USAGE, complain, say, snapshot};
-use crate::config::Snapshot;
-use crate::meter::report::{self, Currency, Error, Format, Query};
+use crate::meter::report::{self, Error, Format, Query};
 use crate::server;
 use clap::Args;
 use std::path::Path;
@@ -41,7 +40,7 @@ pub fn report(path: Option<&Path>, args: &Report) -> u8 {
         Err(code) => return code,
     };
     let store = &snapshot.store;
-    let read = currency(&args.currency, &snapshot)
+    let read = report::currency(Some(&args.currency), &snapshot.currencies)
         .and_then(|c| report::report(&store.path, &store.spool, &Query { currency: c, ..query }));
     match read {
         Ok(text) => {
@@ -53,32 +52,9 @@ pub fn report(path: Option<&Path>, args: &Report) -> u8 {
 }
 
 fn query(args: &Report) -> Result<Query, Error> {
-    let now = jiff::Timestamp::now();
-    let moment = |t: &Option<String>| t.as_deref().map(|t| report::moment(t, now)).transpose();
-    let (since, until) = (moment(&args.since)?, moment(&args.until)?);
-    if let (Some(since), Some(until)) = (since, until)
-        && since > until
-    {
-        let why = format!("--since {since} is after --until {until}");
-        return Err(Error::Usage(why));
-    }
     let format = if args.json { Format::Json } else { args.format.parse()? };
-    Ok(Query { by: report::columns(&args.by)?, since, until, currency: None, format })
-}
-
-/// The other currency that is asked for.
-fn currency(code: &str, snapshot: &Snapshot) -> Result<Option<Currency>, Error> {
-    let rates = &snapshot.currencies;
-    if code == "USD" {
-        return Ok(None);
-    }
-    let Some(nano_usd) = rates.get(code).copied() else {
-        let known: Vec<&str> = rates.keys().map(String::as_str).collect();
-        let known = known.join(", ");
-        let why = format!("--currency {code} has no rate in [currency]; there are {known}");
-        return Err(Error::Usage(why));
-    };
-    Ok(Some(Currency { code: code.to_owned(), nano_usd }))
+    let query = Query { by: report::columns(&args.by)?, format, ..Query::default() };
+    query.within(args.since.as_deref(), args.until.as_deref(), jiff::Timestamp::now())
 }
 
 fn fail(error: &Error) -> u8 {

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// A place: a file of the [`Book`], and a line of it (1-based; 0 is the whole file).
@@ -28,7 +29,7 @@ pub(super) struct Book<'e> {
     /// Providers that config names and that have faults of their own.
     broken: RefCell<BTreeSet<String>>,
     /// What opens `vault:` references.
-    vault: RefCell<Option<Vault>>,
+    vault: RefCell<Option<Arc<Vault>>>,
     /// A file could not be read, so names may be missing that it defines.
     partial: Cell<bool>,
 }
@@ -75,7 +76,7 @@ impl<'e> Book<'e> {
     }
 
     /// From now on `vault:` references are opened by this; `None` where config has no vault.
-    pub fn unlock(&self, vault: Option<Vault>) {
+    pub fn unlock(&self, vault: Option<Arc<Vault>>) {
         *self.vault.borrow_mut() = vault;
     }
 

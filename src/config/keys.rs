@@ -69,6 +69,11 @@ impl Owners {
     pub fn has_team(&self, name: &str) -> bool {
         self.teams.contains_key(name)
     }
+    /// A team's department.
+    #[must_use]
+    pub fn department(&self, team: &str) -> Option<&str> {
+        self.teams.get(team)?.department.as_deref()
+    }
     /// Every team that is defined.
     pub fn teams(&self) -> impl Iterator<Item = &str> {
         self.teams.keys().map(String::as_str)

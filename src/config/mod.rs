@@ -167,6 +167,8 @@ pub struct Snapshot {
     pub rules: Rules,
     /// `[redis]`, where all nodes count together.
     pub redis: Option<Redis>,
+    /// `[vault]`, where the store's credentials are opened.
+    pub vault: Option<std::sync::Arc<crate::vault::Vault>>,
     /// What one unit of each currency is worth, in nano-USD.
     pub currencies: std::collections::BTreeMap<String, std::num::NonZeroU64>,
     /// Whom alerts are posted to.
@@ -284,7 +286,8 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
     let presets = preset::folders(book, &tree.presets, &mut texts, &mut globs);
     let currencies = price::currencies(&root);
     let store = server::store(&root);
-    book.unlock(vault::vault(&root, &store));
+    let vault = vault::vault(&root, &store).map(std::sync::Arc::new);
+    book.unlock(vault.clone());
     let server = server::server(&root, &currencies);
     let admin = server::admin(&root);
     server::distinct(&root, &server, &admin);
@@ -313,6 +316,7 @@ fn compile(book: &fault::Book<'_>, tree: source::Tree) -> Reading {
             rules,
             redis,
             webhook,
+            vault,
             currencies: price::worth(&currencies),
         };
         Ok(Loaded {

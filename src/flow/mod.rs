@@ -29,6 +29,7 @@ pub use budget::{ByteBudget, Held};
 pub use drain::{Drain, Phase};
 pub use finish::Committed;
 pub use ticket::{Arrival, Ending, Ticket, Wishes};
+pub use usage::standings;
 
 use crate::config::Snapshot;
 use crate::limit::Limits;

@@ -1,8 +1,9 @@
 //! `/v1/usage`: how a key's own limits and budgets stand, and what it has used.
 
+use super::Gateway;
 use super::govern::owners;
 use super::ticket::Ticket;
-use crate::limit::{Measure, Now, Per, Rule, Standing};
+use crate::limit::{Measure, Now, Per, Rule, Scope, Standing};
 use crate::meter::report::{self, Owner, Spent};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,13 +23,11 @@ impl Ticket {
         let now = Now::read();
         let rules = self.rules();
         // Not the gateway's own: its limits are nobody's business but its operator's.
-        let mine = owners(&key).into_iter().skip(1);
-        let all = mine.flat_map(|(scope, name)| rules.of(scope, name));
         let (mut limits, mut budgets) = (Vec::new(), Vec::new());
-        for rule in all {
-            let Some(standing) = self.gateway.limits.standing(rule, now) else { continue };
-            let list = if rule.is_budget() { &mut budgets } else { &mut limits };
-            list.push(line(rule, &standing, now.wall));
+        for (scope, name) in owners(&key).into_iter().skip(1) {
+            let (some, more) = stand(&self.gateway, rules.of(scope, name), now);
+            limits.extend(some);
+            budgets.extend(more);
         }
         let zone = rules.zone.clone();
         let starts = [Per::Day, Per::Month].map(|per| per.at(now.wall, &zone).start);
@@ -46,6 +45,26 @@ impl Ticket {
             "usage": { "today": sums(&today?), "month": sums(&month?) },
         }))
     }
+}
+
+/// How an owner's limits stand, and its budgets.
+#[must_use]
+pub fn standings(gateway: &Gateway, scope: Scope, name: &str) -> (Vec<Value>, Vec<Value>) {
+    stand(gateway, gateway.rules().of(scope, name), Now::read())
+}
+
+fn stand<'r>(
+    gateway: &Gateway,
+    rules: impl Iterator<Item = &'r Arc<Rule>>,
+    now: Now,
+) -> (Vec<Value>, Vec<Value>) {
+    let (mut limits, mut budgets) = (Vec::new(), Vec::new());
+    for rule in rules {
+        let Some(standing) = gateway.limits.standing(rule, now) else { continue };
+        let list = if rule.is_budget() { &mut budgets } else { &mut limits };
+        list.push(line(rule, &standing, now.wall));
+    }
+    (limits, budgets)
 }
 
 fn line(rule: &Arc<Rule>, standing: &Standing, now: Timestamp) -> Value {

@@ -1,4 +1,4 @@
-//! What the gateway decides before a try: the target among many.
+//! What the gateway decides before a try: whether it may, and the target among many.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark stops at the first surprise")]
 
@@ -7,8 +7,13 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::Instant;
 use weir::config::load_text;
+use weir::limit::{
+    Amount, Ask, Budget, Common, Limit, Limits, Measure, Now, Owner, Per, Rules, Scope, Spec, Used,
+    Window,
+};
 use weir::route::Plan;
 use weir::route::live::Registry;
 
@@ -44,5 +49,71 @@ fn selection(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, selection);
+/// Rules of one owner: two buckets of each kind at most, a window, a slot, two budgets.
+fn spec(more: bool) -> Spec {
+    let common = Common::default;
+    let limit = Limit {
+        rpm: Some(1 << 40),
+        tpm: Some(1 << 40),
+        concurrent: more.then_some(1 << 40),
+        ..Limit::default()
+    };
+    let (measure, amount, length) = (Measure::Tokens, 1 << 40, Duration::from_secs(3_600));
+    let window = Window { measure, amount, length, common: common() };
+    let budget = |measure| Budget {
+        measure,
+        amount: 1 << 50,
+        per: Per::Month,
+        alert: Some(800_000),
+        downgrade: None,
+        common: common(),
+    };
+    Spec {
+        limits: Some(vec![limit]),
+        windows: more.then(|| vec![window]),
+        budgets: Some(vec![budget(Measure::Money), budget(Measure::Tokens)]),
+    }
+}
+
+/// A key of a team, with ten rules in all, among so many keys.
+fn rules(keys: usize) -> Rules {
+    let mut rules = Rules::default();
+    rules.add(&Owner::new(Scope::Team, "t"), spec(false)).unwrap();
+    for i in 0..keys {
+        rules.add(&Owner::new(Scope::Key, &format!("k{i}")), spec(true)).unwrap();
+    }
+    rules
+}
+
+/// The rules are found, taken in one step, and settled.
+fn admission(c: &mut Criterion) {
+    let mut group = c.benchmark_group("limit");
+    for keys in [10, 100_000] {
+        let (rules, limits) = (rules(keys), Limits::new(Instant::now()));
+        let names: Vec<String> = (0..keys).map(|i| format!("k{i}")).collect();
+        let tokens = Amount { sure: 500, guess: 200 };
+        let ask = Ask { tokens, money: tokens };
+        let used = Used { requests: 1, tokens: 600, money: 600 };
+        let mut once = |name: &str| {
+            let owners = [(Scope::Gateway, ""), (Scope::Team, "t"), (Scope::Key, name)];
+            let rules = rules.gather(&owners, "m", "chat");
+            assert_eq!(rules.len(), 10);
+            let now = Now::read();
+            let mut held = limits.reserve_here(rules, &ask, now).unwrap();
+            held.settle(&used, now)
+        };
+        // Every counter is made once.
+        names.iter().for_each(|name| drop(once(name)));
+        let mut n = 0;
+        group.bench_function(format!("admit and settle ten rules, one of {keys} keys"), |b| {
+            b.iter(|| {
+                n = (n + 7_919) % keys;
+                black_box(once(&names[n]).len())
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, selection, admission);
 criterion_main!(benches);

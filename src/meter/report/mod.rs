@@ -1,5 +1,6 @@
 //! `weir report`: usage and cost from the ledger, as text.
 
+mod events;
 mod find;
 mod print;
 mod query;
@@ -7,8 +8,9 @@ mod read;
 mod span;
 mod spent;
 
+pub use events::{Filter, events};
 pub use find::find;
-pub use query::{Column, Currency, Format, Query, column, columns, moment};
+pub use query::{Column, Currency, Format, Query, column, columns, currency, moment};
 pub use spent::{Owner, Spent, spent, spent_by};
 
 use crate::store;

@@ -2,6 +2,8 @@
 
 use super::Error;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// What rows are grouped by.
@@ -75,7 +77,7 @@ pub struct Currency {
     /// As in `CNY`.
     pub code: String,
     /// Nano-USD that one of it is worth; 0.14 USD is 140,000,000. Never 0.
-    pub nano_usd: std::num::NonZeroU64,
+    pub nano_usd: NonZeroU64,
 }
 
 /// What is asked.
@@ -91,6 +93,46 @@ pub struct Query {
     pub currency: Option<Currency>,
     /// How it is written.
     pub format: Format,
+}
+
+impl Query {
+    /// Between `--since` and `--until`, each as [`moment`] reads it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: no moments, or a span that ends before it begins.
+    pub fn within(
+        self,
+        since: Option<&str>,
+        until: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let read = |text: Option<&str>| text.map(|t| moment(t, now)).transpose();
+        let (since, until) = (read(since)?, read(until)?);
+        match (since, until) {
+            (Some(since), Some(until)) if since > until => {
+                Err(Error::Usage(format!("since {since} is after until {until}")))
+            }
+            _ => Ok(Self { since, until, ..self }),
+        }
+    }
+}
+
+/// `--currency`, by what one unit of each is worth in nano-USD; `None` is USD alone.
+///
+/// # Errors
+/// [`Error::Usage`]: it has no rate.
+pub fn currency(
+    code: Option<&str>,
+    rates: &BTreeMap<String, NonZeroU64>,
+) -> Result<Option<Currency>, Error> {
+    let Some(code) = code.filter(|code| *code != "USD") else { return Ok(None) };
+    let Some(nano_usd) = rates.get(code).copied() else {
+        let known: Vec<&str> = rates.keys().map(String::as_str).collect();
+        let known = known.join(", ");
+        let why = format!("the currency {code} has no rate in [currency]; there are {known}");
+        return Err(Error::Usage(why));
+    };
+    Ok(Some(Currency { code: code.to_owned(), nano_usd }))
 }
 
 /// `--by`: names with commas between them.
