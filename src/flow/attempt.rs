@@ -95,6 +95,11 @@ impl Ticket {
         plan.patience(now, |most| fastrand::u64(0..=most))
     }
 
+    /// What all tries bear alike; each part of a list is a request of its own.
+    fn same(&self) -> String {
+        format!("weir-{}-{}", self.event_id.0.simple(), self.parts.done())
+    }
+
     /// A try on this target; `None` where it cannot be asked now.
     fn try_on(&mut self, choice: &Choice, now: Instant) -> Result<Option<Attempt>, ApiError> {
         let capped = self.capped(choice)?;
@@ -159,8 +164,7 @@ impl Ticket {
             status: 0,
             sent: false,
         });
-        let same = || format!("weir-{}-{}", self.event_id.0.simple(), self.parts.done());
-        let idempotency = provider.idempotency.as_ref().map(|_| same());
+        let idempotency = provider.idempotency.as_ref().map(|_| self.same());
         let credential = key.credential;
         Ok(Some(Attempt { provider, credential, token, idempotency, outgoing, context, memo }))
     }
