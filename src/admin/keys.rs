@@ -14,6 +14,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
+/// Nothing has changed.
+const LOOKED: (StatusCode, bool) = (StatusCode::OK, false);
+/// Something has, which other nodes are to hear of.
+const DONE: (StatusCode, bool) = (StatusCode::OK, true);
+
 pub(super) fn routes() -> Router<Admin> {
     Router::new()
         .route("/keys", get(list).post(create))
@@ -23,11 +28,11 @@ pub(super) fn routes() -> Router<Admin> {
 
 async fn list(State(admin): State<Admin>) -> Response {
     let all = move |ring: &Keyring<'_>| Ok(serde_json::json!({ "keys": ring.list()? }));
-    run(admin, StatusCode::OK, all).await
+    run(admin, LOOKED, all).await
 }
 
 async fn show(State(admin): State<Admin>, Path(name): Path<String>) -> Response {
-    run(admin, StatusCode::OK, move |ring| ring.show(&name)).await
+    run(admin, LOOKED, move |ring| ring.show(&name)).await
 }
 
 /// `{"name", …}` with what a table of `[keys]` would say; the answer has the secret, this once.
@@ -39,7 +44,7 @@ async fn create(State(admin): State<Admin>, body: Bytes) -> Response {
         };
         ring.create(&name, said).map(with_secret)
     };
-    run(admin, StatusCode::CREATED, make).await
+    run(admin, (StatusCode::CREATED, true), make).await
 }
 
 async fn delete(State(admin): State<Admin>, Path(name): Path<String>) -> Response {
@@ -47,7 +52,7 @@ async fn delete(State(admin): State<Admin>, Path(name): Path<String>) -> Respons
         ring.delete(&name)?;
         Ok(serde_json::json!({"name": name, "deleted": true}))
     };
-    run(admin, StatusCode::OK, forget).await
+    run(admin, DONE, forget).await
 }
 
 async fn act(
@@ -61,7 +66,7 @@ async fn act(
         "rotate" => ring.rotate(&name, grace(&body)?).map(with_secret),
         _ => Err(Error::Bad("a key takes enable, disable and rotate".into())),
     };
-    run(admin, StatusCode::OK, act).await
+    run(admin, DONE, act).await
 }
 
 /// `{"grace":"24h"}`, or nothing.
@@ -87,15 +92,19 @@ fn with_secret((mut key, secret): (Value, Secret)) -> Value {
 
 /// Works on a thread that may wait for the disk. What has changed is in force here before it is
 /// answered.
-async fn run<F>(admin: Admin, done: StatusCode, work: F) -> Response
+async fn run<F>(admin: Admin, (done, changes): (StatusCode, bool), work: F) -> Response
 where
     F: FnOnce(&Keyring<'_>) -> Result<Value, Error> + Send + 'static,
 {
-    let gateway = admin.gateway.clone();
+    let (gateway, hands) = (admin.gateway.clone(), admin.hands.clone());
     let worked = tokio::task::spawn_blocking(move || {
         let snapshot = gateway.snapshot.load_full();
         let made = work(&Keyring { snapshot: &snapshot, now: Timestamp::now() });
         gateway.refresh_keys();
+        if changes && made.is_ok() {
+            // Whoever asked does not wait for the others.
+            tokio::task::spawn_blocking(move || (hands.changed)());
+        }
         made
     });
     match worked.await {

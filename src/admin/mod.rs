@@ -49,6 +49,8 @@ pub enum Reloaded {
 pub struct Hands {
     /// Reads config again.
     pub reload: Box<dyn Fn() -> oneshot::Receiver<Reloaded> + Send + Sync>,
+    /// Tells other nodes that the store has changed; may wait a second.
+    pub changed: Box<dyn Fn() + Send + Sync>,
     /// Begins the drain.
     pub drain: Box<dyn Fn() + Send + Sync>,
 }

@@ -34,7 +34,7 @@ fn hidden<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Er
 }
 
 async fn list(State(admin): State<Admin>) -> Response {
-    run(admin, StatusCode::OK, |vault| {
+    run(admin, (StatusCode::OK, false), |vault| {
         let rows = vault.list()?.into_iter().map(|row| {
             let created = Timestamp::from_microsecond(row.created).ok().map(|at| at.to_string());
             let state = if row.current { "current" } else { "candidate" };
@@ -48,7 +48,7 @@ async fn list(State(admin): State<Admin>) -> Response {
 
 /// `{"name","value"}`: in use at once.
 async fn set(State(admin): State<Admin>, body: Bytes) -> Response {
-    run(admin, StatusCode::CREATED, move |vault| {
+    run(admin, (StatusCode::CREATED, true), move |vault| {
         let sealed = read(&body)?;
         let name = sealed.name.ok_or_else(|| Error::Bad("a `name` is needed".into()))?;
         vault.put(&name, &sealed.value, true, now())?;
@@ -63,7 +63,7 @@ async fn act(
     Path((name, action)): Path<(String, String)>,
     body: Bytes,
 ) -> Response {
-    run(admin, StatusCode::OK, move |vault| match action.as_str() {
+    run(admin, (StatusCode::OK, true), move |vault| match action.as_str() {
         "rotate" => {
             vault.put(&name, &read(&body)?.value, false, now())?;
             Ok(object!({"name": name, "state": "candidate"}))
@@ -78,7 +78,7 @@ async fn act(
 }
 
 async fn forget(State(admin): State<Admin>, Path(name): Path<String>) -> Response {
-    run(admin, StatusCode::OK, move |vault| {
+    run(admin, (StatusCode::OK, true), move |vault| {
         vault.delete(&name)?;
         Ok(object!({"name": name, "deleted": true}))
     })
@@ -96,7 +96,7 @@ fn read(body: &Bytes) -> Result<Sealed, Error> {
 }
 
 /// Works on a thread that may wait for the disk.
-async fn run<F>(admin: Admin, done: StatusCode, work: F) -> Response
+async fn run<F>(admin: Admin, (done, changes): (StatusCode, bool), work: F) -> Response
 where
     F: FnOnce(&Vault) -> Result<Value, Error> + Send + 'static,
 {
@@ -105,7 +105,13 @@ where
         return error(StatusCode::CONFLICT, "no_vault", why);
     };
     match tokio::task::spawn_blocking(move || work(&vault)).await {
-        Ok(Ok(value)) => json(done, &value),
+        Ok(Ok(value)) => {
+            if changes {
+                // Whoever asked does not wait for the others.
+                tokio::task::spawn_blocking(move || (admin.hands.changed)());
+            }
+            json(done, &value)
+        }
         Ok(Err(fault)) => refused(&fault),
         Err(fault) => error(StatusCode::INTERNAL_SERVER_ERROR, "internal", &fault.to_string()),
     }

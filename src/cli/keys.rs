@@ -113,8 +113,14 @@ pub fn keys(path: Option<&Path>, what: Keys) -> u8 {
         Err(code) => return code,
     };
     let ring = Keyring { snapshot: &snapshot, now: Timestamp::now() };
+    let changes = !matches!(what, Keys::List { .. } | Keys::Show(_));
     match act(&ring, what) {
-        Ok(()) => server::EXIT_OK,
+        Ok(()) => {
+            if changes {
+                server::changes::tell(&snapshot);
+            }
+            server::EXIT_OK
+        }
         Err(error) => {
             complain(&format!("weir keys: {error}"));
             match error {

@@ -59,7 +59,15 @@ pub fn vault(path: Option<&Path>, what: &Vault) -> u8 {
         Err(faults) => return refuse(&faults),
     };
     match act(&vault, what) {
-        Ok(()) => server::EXIT_OK,
+        Ok(()) => {
+            // A config with faults elsewhere has no nodes that could hear.
+            if !matches!(what, Vault::List { .. })
+                && let Ok(loaded) = config::load(path)
+            {
+                server::changes::tell(&loaded.snapshot);
+            }
+            server::EXIT_OK
+        }
         Err(error) => {
             complain(&format!("weir vault: {error}"));
             match error {

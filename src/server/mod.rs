@@ -6,6 +6,7 @@
 //! sleeps its whole grace period (pingora-core 0.9.1, server/mod.rs `run`).
 
 mod alerts;
+pub mod changes;
 mod control;
 mod front;
 mod leave;
@@ -127,6 +128,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let writers = writers(&gateway, ledger, &stop);
     let reloads = reload::spawn(gateway.clone(), options.source, logger);
     let _store = store::spawn(gateway.clone(), reloads.clone(), stop.clone());
+    changes::spawn(gateway.clone(), reloads.clone());
     tokens::spawn(&gateway);
     alerts::spawn(&gateway);
     let (way, leaving) = leave::way();
@@ -134,6 +136,10 @@ fn start(ready: Ready, options: Options) -> u8 {
         reload: Box::new({
             let reloads = reloads.clone();
             move || reloads.ask()
+        }),
+        changed: Box::new({
+            let gateway = gateway.clone();
+            move || changes::tell(&gateway.snapshot.load())
         }),
         drain: Box::new({
             let way = way.clone();

@@ -51,6 +51,33 @@ impl Weir {
         weir.ready().await;
         weir
     }
+    /// One more with another's config, on ports of its own and without a place of its own among
+    /// those that run at once; of the same store, or of one of its own.
+    pub async fn beside(other: &Self, same_store: bool) -> Self {
+        let mut weir = Self {
+            dir: tempfile::tempdir().unwrap(),
+            port: closed_port(),
+            admin: closed_port(),
+            child: None,
+            tables: other.tables.clone(),
+            env: other.env.clone(),
+            _slot: None,
+        };
+        let (old, new) = (other.path().display(), weir.path().display());
+        let mut text = std::fs::read_to_string(other.config()).unwrap();
+        for file in ["spool", "access.log", if same_store { "" } else { "weir.db" }] {
+            if !file.is_empty() {
+                text = text.replace(&format!("{old}/{file}"), &format!("{new}/{file}"));
+            }
+        }
+        let text = text
+            .replace(&other.port.to_string(), &weir.port.to_string())
+            .replace(&other.admin.to_string(), &weir.admin.to_string());
+        std::fs::write(weir.config(), text).unwrap();
+        weir.run();
+        weir.ready().await;
+        weir
+    }
     /// A folder and a config; nothing runs yet.
     pub async fn prepare(toml: &str, tables: Tables, env: &[(&str, &str)]) -> Self {
         let slot = SLOTS.acquire().await.unwrap();

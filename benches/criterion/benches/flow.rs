@@ -94,7 +94,7 @@ fn admission(c: &mut Criterion) {
         let tokens = Amount { sure: 500, guess: 200 };
         let ask = Ask { tokens, money: tokens };
         let used = Used { requests: 1, tokens: 600, money: 600 };
-        let mut once = |name: &str| {
+        let once = |name: &str| {
             let owners = [(Scope::Gateway, ""), (Scope::Team, "t"), (Scope::Key, name)];
             let rules = rules.gather(&owners, "m", "chat");
             assert_eq!(rules.len(), 10);

@@ -78,7 +78,7 @@ pub fn events(db: &Path, filter: &Filter, now: Timestamp) -> Result<Vec<Value>, 
     let conditions = conditions.join(" AND ");
     let select = format!("SELECT * FROM events WHERE {conditions} ORDER BY ts DESC LIMIT {limit}");
     let mut select = connection.prepare(&select).map_err(sql)?;
-    let names: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = select.column_names().map(str::to_owned).collect();
     let rows = select.query_map(params_from_iter(values), |row| event(row, &names));
     rows.map_err(sql)?.collect::<Result<_, _>>().map_err(sql)
 }
