@@ -1,5 +1,7 @@
 //! Limits over the wire: who is let in, what is told of it, and that nothing is kept too long.
 
+mod routes;
+
 use crate::harness::gateway::{Gateway, gateway};
 use crate::harness::{Ask, Provider, Reply, chat, found, knobs, provider, streamed, toml};
 use serde_json::json;

@@ -182,7 +182,51 @@ pub struct Rule {
     pub alert: Option<u32>,
     /// A budget's cheaper model.
     pub downgrade: Option<Downgrade>,
+    key: Key,
+}
+
+/// A counter's name with its hash, which is made once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key {
     hash: u64,
+    id: Arc<str>,
+}
+
+impl Key {
+    fn new(id: &Arc<str>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        Self { hash: hasher.finish(), id: id.clone() }
+    }
+
+    /// For shards: bits that a map inside of one does not use.
+    pub fn spread(&self) -> u64 {
+        self.hash >> 32
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// A hasher of what is a hash already.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Rule {
@@ -191,7 +235,7 @@ impl Rule {
     #[must_use]
     pub fn new(owner: &Owner, tail: &str, name: &str, kind: Kind) -> Self {
         let id: Arc<str> = format!("{}:{}/{tail}", owner.scope.as_str(), owner.name).into();
-        let hash = hash(&id);
+        let key = Key::new(&id);
         Self {
             id,
             owner: owner.clone(),
@@ -203,7 +247,7 @@ impl Rule {
             penalty: None,
             alert: None,
             downgrade: None,
-            hash,
+            key,
         }
     }
 
@@ -212,7 +256,7 @@ impl Rule {
     pub fn only(mut self, models: &[String], endpoints: &[String]) -> Self {
         if !models.is_empty() || !endpoints.is_empty() {
             self.id = format!("{}[{}|{}]", self.id, models.join(","), endpoints.join(",")).into();
-            self.hash = hash(&self.id);
+            self.key = Key::new(&self.id);
         }
         self.models = models.iter().map(|m| Glob::new(m)).collect();
         self.endpoints = endpoints.to_vec();
@@ -264,14 +308,8 @@ impl Rule {
         matches!(self.kind, Kind::Budget { .. })
     }
 
-    /// The hash of its id, for shards.
-    pub(super) fn hash(&self) -> u64 {
-        self.hash
+    /// What its counter is found by.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
     }
-}
-
-fn hash(id: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
 }

@@ -2,16 +2,17 @@
 //! and taken under their shards' locks at once, so that a refusal has moved nothing.
 
 use super::counter::{Frame, Hold, Now, Standing, State, Why, reaches};
-use super::rule::{Downgrade, Kind, Measure, Rule};
+use super::rule::{Downgrade, Hashed, Key, Kind, Measure, Rule};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// One bit of a word for each shard, so that a set of them is a number.
 const SHARDS: usize = 64;
 
-type Counters = HashMap<Arc<str>, State>;
+type Counters = HashMap<Key, State, BuildHasherDefault<Hashed>>;
 
 /// Units that are asked for: `sure` by what the request says, `guess` for what it leaves open. A
 /// guess is cut to what a rule has at most: it may make a request wait, never make it impossible.
@@ -93,16 +94,16 @@ impl Locked<'_> {
 
 /// The counter of a rule, brought to this moment; made where there is none.
 fn counter<'a>(counters: &'a mut Counters, rule: &Rule, f: &Frame) -> &'a mut State {
-    if !counters.contains_key(&rule.id) {
-        counters.insert(rule.id.clone(), State::new(rule, f));
+    if !counters.contains_key(rule.key()) {
+        counters.insert(rule.key().clone(), State::new(rule, f));
     }
-    let state = counters.entry(rule.id.clone()).or_insert_with(|| State::new(rule, f));
+    let state = counters.entry(rule.key().clone()).or_insert_with(|| State::new(rule, f));
     state.roll(rule, f);
     state
 }
 
 fn bit(rule: &Rule) -> u64 {
-    1 << (rule.hash() % SHARDS as u64)
+    1 << (rule.key().spread() % SHARDS as u64)
 }
 
 impl Table {
@@ -180,7 +181,7 @@ impl Table {
     pub fn give(&self, rule: &Rule, hold: Hold) {
         // Without a clock: what a bucket gets back late is refilled late, and never more.
         let Some(shard) = self.shards.get(bit(rule).trailing_zeros() as usize) else { return };
-        if let Some(state) = shard.lock().get_mut(&rule.id) {
+        if let Some(state) = shard.lock().get_mut(rule.key()) {
             state.give(rule, hold);
         }
     }
@@ -198,7 +199,7 @@ impl Table {
     /// Whether a rule has a counter.
     pub fn knows(&self, rule: &Rule) -> bool {
         let shard = self.shards.get(bit(rule).trailing_zeros() as usize);
-        shard.is_some_and(|s| s.lock().contains_key(&rule.id))
+        shard.is_some_and(|s| s.lock().contains_key(rule.key()))
     }
 
     /// Sets what a budget has used in this period, before its first request. An alert whose
