@@ -22,13 +22,15 @@ pub fn peer(provider: &Provider, way: Option<Way>, left: Option<Duration>, age: 
     let address = way.as_ref().map_or_else(nowhere, |way| way.address);
     let mut peer = HttpPeer::new(address, provider.base.tls, sni);
     let times = &provider.timeouts;
-    let connect = match (times.connect, left) {
+    let within = |time: Option<Duration>| match (time, left) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
+    let connect = within(times.connect);
     peer.options.connection_timeout = connect;
     peer.options.total_connection_timeout = connect;
-    peer.options.write_timeout = times.write;
+    // While a write waits, Pingora looks at nothing else: not at our timers, nor at an answer.
+    peer.options.write_timeout = within(times.write);
     let longest = [times.first_token, times.idle, times.reply];
     let longest = longest.into_iter().try_fold(Duration::ZERO, |a, b| b.map(|b| a.max(b)));
     peer.options.read_timeout = longest.map(|d| d + NET);
