@@ -50,6 +50,14 @@ async fn spend(weir: &Weir, key: &str, tokens: u64) {
     assert_eq!(reply.status(), 200, "{}", reply.text());
 }
 
+/// An alert stands in the store as heard.
+fn noted(weir: &Weir) -> Option<()> {
+    let db = rusqlite::Connection::open(weir.path().join("weir.db")).ok()?;
+    let sql = "SELECT count(*) FROM alerts WHERE heard IS NOT NULL";
+    let heard: i64 = db.query_row(sql, [], |row| row.get(0)).ok()?;
+    (heard > 0).then_some(())
+}
+
 #[tokio::test]
 async fn a_budget_s_alert_is_posted_until_it_is_heard_and_never_again() {
     let (far, hook) = (provider(knobs()).await, hook(1).await);
@@ -76,6 +84,8 @@ async fn a_budget_s_alert_is_posted_until_it_is_heard_and_never_again() {
     assert!(post["text"].as_str().unwrap().contains("key k"));
     let seen = &hook.requests()[0].request;
     assert!(seen.path.ends_with("/in/coming?token=planted-token"), "{}", seen.path);
+    // Killed between the hook's answer and its own note of it, it would say the same id once more.
+    found("the note that it was heard", || noted(&weir)).await;
     weir.kill().await;
     weir.run();
     weir.ready().await;
