@@ -69,6 +69,19 @@ pub enum Role {
     Tool,
 }
 
+impl Role {
+    /// As OpenAI, and most after it, write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
 /// One message.
 #[derive(Debug)]
 pub struct Message<'a> {
@@ -269,6 +282,12 @@ fn refuse(param: &str, error: &serde_json::Error) -> ApiError {
     // The position is one inside the member: no help to the caller.
     let said = said.split(" at line ").next().unwrap_or_default();
     wrong(param, &format!("{param}: {said}"))
+}
+
+/// What is wrong with one part of one message, both counted from 0.
+pub(crate) fn bad_part((message, part): (usize, usize), what: &str) -> ApiError {
+    let param = format!("messages[{message}].content[{part}]");
+    wrong(&param, &format!("{param}: {what}"))
 }
 
 pub(crate) fn wrong(param: &str, message: &str) -> ApiError {

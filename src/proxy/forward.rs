@@ -8,6 +8,7 @@ use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, OrErr, Result};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use weir_filters::sign;
+use weir_filters::wire::segment;
 
 /// What AWS signatures of a model's requests are good for.
 const AWS_SERVICE: &str = "bedrock";
@@ -146,7 +147,7 @@ fn pay(
             path.push(if path.contains('?') { '&' } else { '?' });
             path.push_str(name);
             path.push('=');
-            path.push_str(&encoded(secret));
+            path.push_str(&segment(secret));
             Ok(())
         }
         Auth::None => Ok(()),
@@ -180,19 +181,6 @@ fn sign_with(
         secretly(headers, HeaderName::from_static(name), &value)?;
     }
     Ok(())
-}
-
-/// Percent-encodes all but unreserved characters (RFC 3986, section 2.3).
-fn encoded(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    for b in value.bytes() {
-        if b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
-            out.push(char::from(b));
-        } else {
-            out.push_str(&format!("%{b:02X}"));
-        }
-    }
-    out
 }
 
 fn set(headers: &mut Vec<(HeaderName, HeaderValue)>, name: HeaderName, value: &str) -> Result<()> {
@@ -271,6 +259,6 @@ mod tests {
 
     #[test]
     fn a_credential_in_a_query_is_encoded() {
-        assert_eq!(encoded("a+b/c=é~"), "a%2Bb%2Fc%3D%C3%A9~");
+        assert_eq!(segment("a+b/c=é~"), "a%2Bb%2Fc%3D%C3%A9~");
     }
 }

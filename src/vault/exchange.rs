@@ -9,6 +9,7 @@ use ring::signature::RSA_PKCS1_SHA256;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use weir_filters::wire::segment;
 use zeroize::Zeroizing;
 
 /// What a token may be used for: any of the account's models (Google's OAuth scopes).
@@ -51,8 +52,8 @@ pub fn request(grant: &Grant, time: u64) -> Result<Post<'_>, String> {
         Grant::Baidu { at, api_key, secret_key } => {
             let body = Zeroizing::new(format!(
                 "grant_type=client_credentials&client_id={}&client_secret={}",
-                form(api_key.expose()),
-                form(secret_key.expose())
+                segment(api_key.expose()),
+                segment(secret_key.expose())
             ));
             Ok(Post { at, body: Secret::new(&body) })
         }
@@ -66,13 +67,6 @@ fn signature(key: &Secret, text: &[u8]) -> Result<String, String> {
     pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text, &mut out)
         .map_err(|_| "the private key does not sign")?;
     Ok(URL_SAFE_NO_PAD.encode(out))
-}
-
-/// Percent-encodes all but unreserved characters (RFC 3986, section 2.3).
-fn form(value: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let byte = |b: u8| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
-    value.bytes().map(byte).collect()
 }
 
 /// What came of an exchange.

@@ -41,8 +41,10 @@ pub(super) fn edited(
     Ok(edits.apply(&peek))
 }
 
-/// A path segment: everything but unreserved characters (RFC 3986, section 2.3) percent-encoded.
-pub(crate) fn segment(text: &str) -> String {
+/// A path segment, or a value in a query or a form: everything but unreserved characters (RFC 3986,
+/// section 2.3) percent-encoded.
+#[must_use]
+pub fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

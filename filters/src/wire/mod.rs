@@ -20,7 +20,7 @@ pub mod openai;
 pub mod qianfan;
 mod scribe;
 
-pub(crate) use edit::segment;
+pub use edit::segment;
 
 /// A provider protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use crate::chat::media::{DataUrl, is_web};
 use crate::chat::raw::{put_member, put_raw};
-use crate::chat::{File, Part, PartBody, wrong};
+use crate::chat::{File, Part, PartBody, bad_part};
 use crate::error::ApiError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +39,7 @@ impl<'a> Block<'a> {
                 return Ok(Some(Self::Json { json: raw.get().into(), cached: true }));
             }
             PartBody::Other(kind, _) => {
-                return Err(refuse(at, &format!("the provider takes no part of type {kind:?}")));
+                return Err(bad_part(at, &format!("the provider takes no part of type {kind:?}")));
             }
         };
         let mut block = Self::Json { json, cached: false };
@@ -79,17 +79,12 @@ impl<'a> Block<'a> {
     }
 }
 
-fn refuse((message, part): (usize, usize), what: &str) -> ApiError {
-    let param = format!("messages[{message}].content[{part}]");
-    wrong(&param, &format!("{param}: {what}"))
-}
-
 fn image(url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     if let Some(data) = DataUrl::of(url) {
-        return block_of(data, None).ok_or_else(|| refuse(at, "its data URL cannot be read"));
+        return block_of(data, None).ok_or_else(|| bad_part(at, "its data URL cannot be read"));
     }
     if !is_web(url) {
-        return Err(refuse(at, "an image is a data: URL of base64 or an http(s) URL"));
+        return Err(bad_part(at, "an image is a data: URL of base64 or an http(s) URL"));
     }
     Ok(block("image", br#"{"type":"url""#, &[("url", url)], None))
 }
@@ -106,7 +101,7 @@ fn document(file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     // Bare base64 does not say what it is; PDF is what OpenAI documents for this member.
     let bare = DataUrl { kind: "application/pdf", data };
     let data = DataUrl::of(data).unwrap_or(bare);
-    block_of(data, name).ok_or_else(|| refuse(at, "its data URL cannot be read"))
+    block_of(data, name).ok_or_else(|| bad_part(at, "its data URL cannot be read"))
 }
 
 /// An image or a document block; `None` for what cannot be read.

@@ -2,7 +2,7 @@
 
 use crate::chat::media::{DataUrl, type_by_name};
 use crate::chat::raw::{put_member, put_name};
-use crate::chat::{File, Part, PartBody, wrong};
+use crate::chat::{File, Part, PartBody, bad_part};
 use crate::error::ApiError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,7 +31,7 @@ impl<'a> Block<'a> {
             PartBody::File(file) => Self::Json(document(file, at)?),
             PartBody::Other(kind, _) => {
                 let why = format!("the provider takes no part of type {:?}", &**kind);
-                return Err(refuse(at, &why));
+                return Err(bad_part(at, &why));
             }
         }))
     }
@@ -48,15 +48,10 @@ impl<'a> Block<'a> {
     }
 }
 
-fn refuse((message, part): (usize, usize), what: &str) -> ApiError {
-    let param = format!("messages[{message}].content[{part}]");
-    wrong(&param, &format!("{param}: {what}"))
-}
-
 fn image(url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     let Some(data) = DataUrl::of(url) else {
         if !url.starts_with("s3://") {
-            return Err(refuse(at, "an image must be a data: URL of base64 or an s3: URI"));
+            return Err(bad_part(at, "an image must be a data: URL of base64 or an s3: URI"));
         }
         let format = type_by_name(url).and_then(image_format).unwrap_or("png");
         return Ok(block(("image", format, None), "uri", url));
@@ -66,8 +61,8 @@ fn image(url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
         Some(format) if !data.data.is_empty() => {
             Ok(block(("image", format, None), "bytes", data.data))
         }
-        Some(_) => Err(refuse(at, "its data URL cannot be read")),
-        None => Err(refuse(at, "an image must be png, jpeg, gif or webp")),
+        Some(_) => Err(bad_part(at, "its data URL cannot be read")),
+        None => Err(bad_part(at, "an image must be png, jpeg, gif or webp")),
     }
 }
 
@@ -78,7 +73,7 @@ fn image_format(kind: &str) -> Option<&'static str> {
 fn document(file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     let named = file.name.as_deref().and_then(type_by_name).unwrap_or("application/pdf");
     let Some(data) = file.data.as_deref() else {
-        return Err(refuse(at, "the provider keeps no files; send file_data"));
+        return Err(bad_part(at, "the provider keeps no files; send file_data"));
     };
     let name = document_name(file.name.as_deref().unwrap_or_default(), at);
     if data.starts_with("s3://") {
@@ -88,7 +83,7 @@ fn document(file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     // Bare base64 does not say what it is.
     let data = DataUrl::of(data).unwrap_or(DataUrl { kind: named, data });
     if data.data.is_empty() || data.data.contains("://") {
-        return Err(refuse(at, "file_data must be a data: URL of base64"));
+        return Err(bad_part(at, "file_data must be a data: URL of base64"));
     }
     let kind = data.media_type();
     if image_format(&kind).is_some() {
@@ -96,7 +91,7 @@ fn document(file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     }
     match document_format(&kind) {
         Some(format) => Ok(block(("document", format, Some(&name)), "bytes", data.data)),
-        None => Err(refuse(at, &format!("the provider takes no file of type {kind:?}"))),
+        None => Err(bad_part(at, &format!("the provider takes no file of type {kind:?}"))),
     }
 }
 

@@ -79,13 +79,7 @@ impl<'a> Body<'a> {
         let out = &mut self.out;
         put_comma(out);
         out.push(b'{');
-        let role = match message.role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
-        };
-        put_member(out, "role", role);
+        put_member(out, "role", message.role.as_str());
         if message.role == Role::Tool {
             let id = message.tool_call_id.as_deref().unwrap_or_default();
             put_member(out, "tool_call_id", thought::split(id).0);

@@ -1,7 +1,7 @@
 //! A chat request as one of DashScope's: every member mapped, passed, or named as dropped.
 
 use crate::chat::raw::{put_comma, put_member, put_name, put_raw, put_text};
-use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolCall, ToolChoice, wrong};
+use crate::chat::{Chat, Format, Message, PartBody, Tool, ToolCall, ToolChoice, bad_part};
 use crate::error::ApiError;
 use crate::wire::edit::{edited, note};
 use crate::wire::{Ask, Outgoing};
@@ -70,7 +70,7 @@ impl Body<'_> {
         for (at, message) in self.chat.messages.iter().enumerate() {
             put_comma(&mut self.out);
             self.out.push(b'{');
-            put_member(&mut self.out, "role", role(message.role));
+            put_member(&mut self.out, "role", message.role.as_str());
             self.put_content(at, message)?;
             self.put_calls(&message.tool_calls);
             if let Some(id) = message.tool_call_id.as_deref() {
@@ -95,10 +95,10 @@ impl Body<'_> {
             let (name, said) = match &part.body {
                 PartBody::Text(more) => ("text", &**more),
                 PartBody::Image(url) => ("image", &**url),
-                PartBody::File(_) => return Err(refuse((at, n), "the provider takes no files")),
+                PartBody::File(_) => return Err(bad_part((at, n), "the provider takes no files")),
                 PartBody::Other(kind, _) => {
                     let why = format!("the provider takes no part of type {:?}", &**kind);
-                    return Err(refuse((at, n), &why));
+                    return Err(bad_part((at, n), &why));
                 }
             };
             text.push_str(if name == "text" { said } else { "" });
@@ -242,18 +242,4 @@ impl Body<'_> {
             note(&mut self.dropped, "n");
         }
     }
-}
-
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-    }
-}
-
-fn refuse((message, part): (usize, usize), what: &str) -> ApiError {
-    let param = format!("messages[{message}].content[{part}]");
-    wrong(&param, &format!("{param}: {what}"))
 }

@@ -3,7 +3,7 @@
 use super::Door;
 use crate::chat::media::{DataUrl, is_web, type_by_name};
 use crate::chat::raw::{Members, put_member, put_name};
-use crate::chat::{File, Part, PartBody, wrong};
+use crate::chat::{File, Part, PartBody, bad_part};
 use crate::error::ApiError;
 use serde_json::value::RawValue;
 
@@ -31,7 +31,7 @@ pub(super) fn part(
         PartBody::File(file) => Some(document(door, file, at)?),
         PartBody::Other(kind, raw) if &**kind == "input_audio" => Some(audio(raw, at)?),
         PartBody::Other(kind, _) => {
-            return Err(refuse(at, &format!("the provider takes no part of type {:?}", &**kind)));
+            return Err(bad_part(at, &format!("the provider takes no part of type {:?}", &**kind)));
         }
     })
 }
@@ -43,17 +43,13 @@ pub(super) fn text(text: &str) -> Vec<u8> {
     out
 }
 
-fn refuse((message, part): (usize, usize), what: &str) -> ApiError {
-    let param = format!("messages[{message}].content[{part}]");
-    wrong(&param, &format!("{param}: {what}"))
-}
-
 fn image(door: Door, url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     if let Some(data) = DataUrl::of(url) {
-        return inline(data, "image/png").ok_or_else(|| refuse(at, "its data URL cannot be read"));
+        return inline(data, "image/png")
+            .ok_or_else(|| bad_part(at, "its data URL cannot be read"));
     }
     address(door, url, "image/jpeg").ok_or_else(|| {
-        refuse(at, "the provider fetches no image from the web; send a data: URL of base64")
+        bad_part(at, "the provider fetches no image from the web; send a data: URL of base64")
     })
 }
 
@@ -62,7 +58,7 @@ fn document(door: Door, file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, 
     let Some(data) = file.data.as_deref() else {
         let id = file.id.as_deref().unwrap_or_default();
         return address(door, id, named)
-            .ok_or_else(|| refuse(at, "file_id must be the address of a file at the provider"));
+            .ok_or_else(|| bad_part(at, "file_id must be the address of a file at the provider"));
     };
     if let Some(out) = address(door, data, named) {
         return Ok(out);
@@ -70,7 +66,7 @@ fn document(door: Door, file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, 
     // Bare base64 does not say what it is.
     let bare = DataUrl { kind: named, data: if is_web(data) { "" } else { data } };
     inline(DataUrl::of(data).unwrap_or(bare), named)
-        .ok_or_else(|| refuse(at, "file_data must be a data: URL of base64"))
+        .ok_or_else(|| bad_part(at, "file_data must be a data: URL of base64"))
 }
 
 fn audio(raw: &RawValue, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
@@ -84,7 +80,7 @@ fn audio(raw: &RawValue, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
         None => "audio/wav".to_owned(),
     };
     let data = DataUrl { kind: &kind, data: data.as_deref().unwrap_or_default() };
-    inline(data, "audio/wav").ok_or_else(|| refuse(at, "input_audio needs data in base64"))
+    inline(data, "audio/wav").ok_or_else(|| bad_part(at, "input_audio needs data in base64"))
 }
 
 /// `inlineData`, which must say its type.

@@ -2,7 +2,7 @@
 
 use crate::chat::media::DataUrl;
 use crate::chat::raw::{Members, compact, put_comma, put_member, put_name, put_raw, put_text};
-use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolCall, ToolChoice, wrong};
+use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolCall, ToolChoice, bad_part};
 use crate::error::ApiError;
 use crate::wire::edit::{edited, note};
 use crate::wire::{Ask, Outgoing};
@@ -72,11 +72,11 @@ impl Body<'_> {
             match &part.body {
                 PartBody::Text(more) => text.push_str(more),
                 PartBody::Image(url) => images.push(image(url, (at, n))?),
-                PartBody::File(_) => return Err(refuse((at, n), "the provider takes no files")),
+                PartBody::File(_) => return Err(bad_part((at, n), "the provider takes no files")),
                 PartBody::Other(kind, _) => {
                     let kind = &**kind;
                     let why = format!("the provider takes no part of type {kind:?}");
-                    return Err(refuse((at, n), &why));
+                    return Err(bad_part((at, n), &why));
                 }
             }
             if part.cache_control.is_some() {
@@ -85,7 +85,7 @@ impl Body<'_> {
         }
         put_comma(&mut self.out);
         self.out.push(b'{');
-        put_member(&mut self.out, "role", role(message.role));
+        put_member(&mut self.out, "role", message.role.as_str());
         put_member(&mut self.out, "content", &text);
         if !images.is_empty() {
             put_name(&mut self.out, "images");
@@ -267,25 +267,11 @@ impl Body<'_> {
     }
 }
 
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-    }
-}
-
-fn refuse((message, part): (usize, usize), what: &str) -> ApiError {
-    let param = format!("messages[{message}].content[{part}]");
-    wrong(&param, &format!("{param}: {what}"))
-}
-
 /// Bare base64; the provider fetches nothing.
 fn image(url: &str, at: (usize, usize)) -> Result<&str, ApiError> {
     match DataUrl::of(url) {
         Some(DataUrl { data, .. }) if !data.is_empty() => Ok(data),
-        _ => Err(refuse(at, "an image must be a data: URL of base64")),
+        _ => Err(bad_part(at, "an image must be a data: URL of base64")),
     }
 }
 
