@@ -74,7 +74,7 @@ async fn an_early_answer_ends_the_request_and_the_half_sent_body() {
 }
 
 #[tokio::test]
-async fn a_provider_that_takes_no_more_of_a_body_costs_no_more_than_the_time_of_a_write_or_of_the_request()
+async fn a_body_that_a_provider_stops_taking_waits_no_longer_than_a_write_may()
  {
     let url = hasty("400 Bad", r#"{"error":{"message":"early"}}"#, 0).await;
     for times in ["write = \"1s\"", "total = \"1s\""] {
