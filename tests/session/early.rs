@@ -74,8 +74,7 @@ async fn an_early_answer_ends_the_request_and_the_half_sent_body() {
 }
 
 #[tokio::test]
-async fn a_body_that_a_provider_stops_taking_waits_no_longer_than_a_write_may()
- {
+async fn a_body_that_a_provider_stops_taking_waits_no_longer_than_a_write_may() {
     let url = hasty("400 Bad", r#"{"error":{"message":"early"}}"#, 0).await;
     for times in ["write = \"1s\"", "total = \"1s\""] {
         let a = toml::custom("a", "openai", &url, &format!("timeouts = {{ {times} }}\n"));
