@@ -1,8 +1,9 @@
 //! Before each try: the wait that is due, the provider whose turn it is, the way to it.
 
+use super::peer::{self, Left};
 use super::session::Control;
 use super::settle::{self, Verdict};
-use super::{Context, Proxy, forward, intake, peer, rejected};
+use super::{Context, Proxy, forward, intake, rejected};
 use crate::flow::{Phase, Step};
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
@@ -72,7 +73,13 @@ impl Proxy {
                 });
             }
         };
-        let left = control.clock.total_left(Instant::now());
+        let total = control.clock.total_left(Instant::now());
+        let times = &provider.timeouts;
+        let silence = control.exchange().ticket().and_then(|ticket| match ticket.streams() {
+            true => times.first_token.zip(times.idle).map(|(a, b)| a.max(b)),
+            false => ticket.reply_wait(),
+        });
+        let left = Left { total, silence };
         Ok(Box::new(peer::peer(&provider, way, left, self.started.elapsed().as_secs())))
     }
 
