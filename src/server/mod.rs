@@ -150,13 +150,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let metrics_address = metrics.as_ref().and_then(|m| m.local_addr().ok());
     admin::spawn(gateway.clone(), hands, admin, metrics);
     let (close, closing) = tokio::sync::watch::channel(false);
-    let (server, resolver) = match serve::build(&gateway, &shared, &claims) {
-        Ok(built) => built,
-        Err(fault) => {
-            let _ = writeln!(io::stderr(), "weir: {fault}");
-            return EXIT_UNAVAILABLE;
-        }
-    };
+    let (server, resolver) = serve::build(&gateway, &shared, &claims);
     let (hearing, heard) = std::sync::mpsc::channel();
     let parts = control::Parts {
         gateway,
