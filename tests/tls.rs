@@ -177,8 +177,9 @@ async fn the_admin_side_speaks_tls_and_shows_a_new_certificate_without_a_restart
     write(weir.path(), &old.issue("localhost"));
     weir.run();
     weir.ready().await;
-    let said = std::fs::read_to_string(weir.path().join("stdout.log")).unwrap();
-    assert!(said.contains(&format!("admin on https://127.0.0.1:{}\n", weir.admin)), "{said}");
+    let banner = format!("admin on https://127.0.0.1:{}\n", weir.admin);
+    let said = || std::fs::read_to_string(weir.path().join("stdout.log")).unwrap();
+    found("the banner", || said().contains(&banner).then_some(())).await;
     let get = |path: &str| Ask::get(path).key(crate::harness::binary::TOKEN);
     let plain = wrapper(&old, weir.admin).await;
     let mut client = Client::connect(plain).await;
