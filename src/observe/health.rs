@@ -19,6 +19,8 @@ pub struct Gauges {
     pub open_connections: u64,
     /// Bytes of all spool segments.
     pub spool_bytes: u64,
+    /// Spool segments that a later version wrote, left alone until an upgrade.
+    pub spool_later_segments: u64,
     /// Events in the spool that are not in the ledger yet.
     pub ledger_lag_events: u64,
     /// Events that could not be written since the start.
@@ -83,6 +85,7 @@ mod tests {
         in_flight: 0,
         open_connections: 0,
         spool_bytes: 0,
+        spool_later_segments: 0,
         ledger_lag_events: 0,
         events_lost: 0,
         log_lines_lost: 0,

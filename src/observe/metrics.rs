@@ -96,6 +96,7 @@ struct GaugeFamilies {
     connections: IntGauge,
     store_up: IntGauge,
     spool_bytes: IntGauge,
+    spool_later: IntGauge,
     lag: IntGauge,
     config_version: IntGauge,
     lost: IntCounter,
@@ -323,6 +324,10 @@ impl GaugeFamilies {
             connections: gauge("weir_open_connections", "Client connections.")?,
             store_up: gauge("weir_store_up", "1 while the ledger's database answers.")?,
             spool_bytes: gauge("weir_spool_bytes", "Bytes of all spool segments.")?,
+            spool_later: gauge(
+                "weir_spool_later_segments",
+                "Spool segments of a later version, left alone until an upgrade.",
+            )?,
             lag: gauge("weir_ledger_lag_events", "Events that are not in the ledger yet.")?,
             config_version: gauge(
                 "weir_config_version",
@@ -340,6 +345,7 @@ impl GaugeFamilies {
         set(&self.connections, facts.open_connections);
         set(&self.store_up, u64::from(facts.store_up));
         set(&self.spool_bytes, facts.spool_bytes);
+        set(&self.spool_later, facts.spool_later_segments);
         set(&self.lag, facts.ledger_lag_events);
         set(&self.config_version, facts.config_version);
         let raise = |c: &IntCounter, to: u64| c.inc_by(to.saturating_sub(c.get()));

@@ -233,6 +233,7 @@ fn watch_facts(gateway: &Arc<Gateway>, shared: &Arc<Shared>) {
             in_flight: gateway.in_flight() as u64,
             open_connections: shared.connections.load(Ordering::Relaxed),
             spool_bytes: stats.spool_bytes(),
+            spool_later_segments: stats.later(),
             ledger_lag_events: stats.lag(),
             events_lost: stats.lost(),
             log_lines_lost: gateway.access.lost() + stderr::dropped(),
