@@ -17,6 +17,8 @@ pub struct Gauges {
     pub in_flight: u64,
     /// Client connections.
     pub open_connections: u64,
+    /// Client connections closed since the start because there were too many.
+    pub connections_refused: u64,
     /// Bytes of all spool segments.
     pub spool_bytes: u64,
     /// Spool segments that a later version wrote, left alone until an upgrade.
@@ -84,6 +86,7 @@ mod tests {
         store_up: true,
         in_flight: 0,
         open_connections: 0,
+        connections_refused: 0,
         spool_bytes: 0,
         spool_later_segments: 0,
         ledger_lag_events: 0,

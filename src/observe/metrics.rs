@@ -3,6 +3,7 @@
 use super::health::Gauges;
 use super::limits::Limits;
 use super::series::{Labels, Names, Series, SeriesMap};
+use super::tables::{Size, Tables};
 use super::targets::Targets;
 use super::trust::Trust;
 use parking_lot::{Mutex, RwLock};
@@ -74,6 +75,8 @@ pub struct Metrics {
     pub targets: Targets,
     /// Limits, budgets and Redis.
     pub limits: Limits,
+    /// How full tables are.
+    pub tables: Tables,
     trust: Trust,
 }
 
@@ -101,6 +104,7 @@ struct GaugeFamilies {
     config_version: IntGauge,
     lost: IntCounter,
     log_lost: IntCounter,
+    refused: IntCounter,
     reloads: IntCounterVec,
 }
 
@@ -115,10 +119,12 @@ impl Metrics {
         let gauges = GaugeFamilies::new(&registry)?;
         let targets = Targets::new(&registry)?;
         let limits = Limits::new(&registry)?;
+        let tables = Tables::new(&registry)?;
         let trust = Trust::new(&registry)?;
         Ok(Self {
             targets,
             limits,
+            tables,
             trust,
             registry,
             families,
@@ -190,6 +196,10 @@ impl Metrics {
         self.targets.read();
         self.limits.scrape();
         self.trust.scrape();
+        self.tables.set(self.series.size());
+        self.tables.set(Size::new("label_names", self.names.len(), 3 * NAMES_MAX + FAULTS_MAX));
+        self.limits.sizes().into_iter().for_each(|size| self.tables.set(size));
+        self.tables.read();
         let mut all = self.registry.gather();
         for family in all.iter_mut().filter(|f| f.name() == COST) {
             for metric in family.mut_metric() {
@@ -334,6 +344,10 @@ impl GaugeFamilies {
                 "The config in force: the twelve hex digits of its version as a number.",
             )?,
             lost: counter("weir_events_lost_total", "Events that could not be written.")?,
+            refused: counter(
+                "weir_connections_refused_total",
+                "Client connections closed because there were too many.",
+            )?,
             log_lost: counter("weir_log_lines_lost_total", "Log lines nobody could take.")?,
             reloads,
         })
@@ -351,6 +365,7 @@ impl GaugeFamilies {
         let raise = |c: &IntCounter, to: u64| c.inc_by(to.saturating_sub(c.get()));
         raise(&self.lost, facts.events_lost);
         raise(&self.log_lost, facts.log_lines_lost);
+        raise(&self.refused, facts.connections_refused);
     }
 }
 

@@ -26,6 +26,7 @@ mod unpack;
 
 use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
 use crate::meter::Outcome;
+use crate::observe::tables::Size;
 use async_trait::async_trait;
 use endpoint::Endpoint;
 use forward::Head;
@@ -67,7 +68,15 @@ impl Proxy {
     #[must_use]
     pub fn new(gateway: Arc<Gateway>) -> Self {
         let guard = flood::Guard::new(gateway.clone());
-        Self { gateway, resolver: Arc::default(), guard, started: Instant::now() }
+        let resolver: Arc<Resolver> = Arc::default();
+        let (weak, of) = (Arc::downgrade(&gateway), Arc::downgrade(&resolver));
+        gateway.metrics.tables.on_scrape(move |tell| {
+            if let (Some(gateway), Some(resolver)) = (weak.upgrade(), of.upgrade()) {
+                let most = gateway.snapshot.load().routes.providers.len();
+                tell(Size::new("addresses", resolver.len(), most));
+            }
+        });
+        Self { gateway, resolver, guard, started: Instant::now() }
     }
 
     /// Providers' addresses, to be kept fresh by [`resolver::run`].

@@ -59,7 +59,8 @@ pub fn peer(provider: &Provider, way: Option<Way>, left: Left, age: u64) -> Http
     peer
 }
 
-fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+/// The shorter of two waits, `None` being for ever.
+pub(super) fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

@@ -158,8 +158,8 @@ fn reason(error: &Error) -> String {
 }
 
 /// Judges a name without an address.
-pub fn unresolved(x: &mut Exchange, why: &str, now: Instant) -> Verdict {
-    let next = x.book(Fault::Connect, &failure(Class::Server, why, None), now);
+pub fn unresolved(x: &mut Exchange, class: Class, why: &str, now: Instant) -> Verdict {
+    let next = x.book(Fault::Connect, &failure(class, why, None), now);
     follow(x, next)
 }
 
