@@ -11,8 +11,11 @@ use pingora::proxy::Session;
 use std::time::Duration;
 use weir_filters::error::ApiError;
 use weir_filters::usage::NanoUsd;
+use weir_filters::wire::segment;
 
 const JSON: &str = "application/json";
+/// `x-weir-dropped` is no longer: clients give a whole header block 8 KiB and more.
+const DROPPED_BYTES_MAX: usize = 2 << 10;
 const REQUESTS: [&str; 3] =
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
 const TOKENS: [&str; 3] =
@@ -69,12 +72,28 @@ fn proxied(header: &mut ResponseHeader, ticket: &Ticket) -> Result<()> {
         }
     }
     if !ticket.record.dropped.is_empty() {
-        header.insert_header("x-weir-dropped", ticket.record.dropped.join(", "))?;
+        header.insert_header("x-weir-dropped", listed(&ticket.record.dropped))?;
     }
     rates(header, ticket)?;
     let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
     header.insert_header("x-weir-overhead-us", micros)?;
     Ok(())
+}
+
+/// Names that a caller chose, in what a header may hold: they can be any text, and a thousand.
+fn listed(names: &[String]) -> String {
+    let mut out = String::new();
+    for name in names {
+        let name = segment(name);
+        if out.len() + name.len() > DROPPED_BYTES_MAX {
+            out.push_str(", ...");
+            break;
+        }
+        let comma = if out.is_empty() { "" } else { ", " };
+        out.push_str(comma);
+        out.push_str(&name);
+    }
+    out
 }
 
 /// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none.
