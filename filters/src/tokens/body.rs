@@ -2,7 +2,7 @@
 
 use super::Tally;
 use super::image::{IMAGE_BASE, IMAGE_TOKENS, image_tokens, sextet, size_of_image};
-use memchr::{memchr3, memmem};
+use memchr::{memchr3, memchr3_iter, memmem};
 
 /// A `data` member shorter than this is media only if it begins like a known format.
 const BLIND_BYTES_MIN: usize = 1 << 10;
@@ -11,6 +11,14 @@ const BLIND_BYTES_MIN: usize = 1 << 10;
 const MESSAGE_BYTES: u64 = 13;
 /// The same for a body: its model, `stream` and brackets cost nothing but 3 tokens to begin with.
 const BODY_BYTES: u64 = 32;
+/// What begins the payload of a data URL.
+const BASE64: &[u8] = b";base64,";
+/// What begins a key of media.
+const DATA: &[u8] = b"\"data";
+/// What ends a key of a link, before its quote.
+const URL: &[u8] = b"url";
+/// A message's key.
+const ROLE: &[u8] = b"\"role\"";
 /// How far around a URL its object's other members are looked for.
 const NEAR_BYTES: usize = 96;
 
@@ -27,12 +35,7 @@ const NEAR_BYTES: usize = 96;
 pub fn estimate_body(body: &[u8]) -> u64 {
     let mut bill = Bill::default();
     bill.text.add(body);
-    bill.data_urls(body);
-    bill.data_members(body);
-    bill.linked_images(body);
-    bill.escapes(body);
-    let messages = memmem::find_iter(body, b"\"role\"").count() as u64;
-    bill.hidden += BODY_BYTES + MESSAGE_BYTES * messages;
+    bill.marks(body);
     bill.total()
 }
 
@@ -57,39 +60,61 @@ impl Bill {
         text.tokens().saturating_add(self.media)
     }
 
-    /// `data:image/png;base64,…`, wherever it stands.
-    fn data_urls(&mut self, body: &[u8]) {
-        const MARK: &[u8] = b";base64,";
-        let (mark, mut from) = (memmem::Finder::new(MARK), 0);
-        while let Some(at) = mark.find(&body[from..]) {
-            let start = from + at + MARK.len();
-            let end = payload_end(body, start);
-            let before = &body[start.saturating_sub(NEAR_BYTES)..start];
-            let kind = memmem::rfind(before, b"data:")
-                .map_or(Kind::Unknown, |at| Kind::of_mime(&before[at + 5..]));
-            self.payload(body, start..end, kind);
-            from = end;
+    /// All that costs more or less than its bytes do. Whatever begins such a thing has a quote, a
+    /// backslash or a semicolon, so one walk from one of these to the next finds all of it. Each
+    /// kind goes on behind what it has read.
+    fn marks(&mut self, body: &[u8]) {
+        let (mut urls, mut members, mut links, mut escapes, mut roles) = (0, 0, 0, 0, 0);
+        self.hidden += BODY_BYTES;
+        for at in memchr3_iter(b'"', b'\\', b';', body) {
+            let rest = &body[at..];
+            match rest[0] {
+                b';' if at >= urls && rest.starts_with(BASE64) => {
+                    urls = self.data_url(body, at + BASE64.len());
+                }
+                b'\\' if at >= escapes && rest.get(1) == Some(&b'u') => {
+                    escapes = self.escape(body, at);
+                }
+                b'"' => {
+                    if at >= members && rest.starts_with(DATA) {
+                        members = self.data_member(body, at + DATA.len());
+                    }
+                    if at >= links + URL.len() && body[..at].ends_with(URL) {
+                        links = self.linked_image(body, at);
+                    }
+                    if at >= roles && rest.starts_with(ROLE) {
+                        roles = at + ROLE.len();
+                        self.hidden += MESSAGE_BYTES;
+                    }
+                }
+                _ => {}
+            }
         }
     }
 
+    /// `data:image/png;base64,…`, wherever it stands; gives where its payload, which begins at
+    /// `start`, ends.
+    fn data_url(&mut self, body: &[u8], start: usize) -> usize {
+        let end = payload_end(body, start);
+        let before = &body[start.saturating_sub(NEAR_BYTES)..start];
+        let kind = memmem::rfind(before, b"data:")
+            .map_or(Kind::Unknown, |at| Kind::of_mime(&before[at + 5..]));
+        self.payload(body, start..end, kind);
+        end
+    }
+
     /// `"data":"…"` of Anthropic's sources and OpenAI's `input_audio`, also in JSON in a string.
-    fn data_members(&mut self, body: &[u8]) {
-        const MARK: &[u8] = b"\"data";
-        let (mark, mut from) = (memmem::Finder::new(MARK), 0);
-        while let Some(at) = mark.find(&body[from..]) {
-            from += at + MARK.len();
-            let Some(start) = string_value(body, from) else {
-                continue;
-            };
-            let end = payload_end(body, start);
-            let value = &body[start..end];
-            let kind = Kind::of_start(value);
-            if kind == Kind::Unknown && value.len() < BLIND_BYTES_MIN || !looks_base64(value) {
-                continue;
-            }
-            self.payload(body, start..end, kind);
-            from = end;
+    /// The key ends at `at`; gives where to go on.
+    fn data_member(&mut self, body: &[u8], at: usize) -> usize {
+        let Some(start) = string_value(body, at) else { return at };
+        let end = payload_end(body, start);
+        let value = &body[start..end];
+        let kind = Kind::of_start(value);
+        if kind == Kind::Unknown && value.len() < BLIND_BYTES_MIN || !looks_base64(value) {
+            return at;
         }
+        self.payload(body, start..end, kind);
+        end
     }
 
     fn payload(&mut self, body: &[u8], place: std::ops::Range<usize>, kind: Kind) {
@@ -112,44 +137,36 @@ impl Bill {
     }
 
     /// Images by link: `"image_url":{"url":"http…"}`, `"image_url":"http…"`, and
-    /// `"source":{"type":"url","url":"http…"}`. A `url` in any other object is text.
-    fn linked_images(&mut self, body: &[u8]) {
-        const MARK: &[u8] = b"url\"";
-        let (mark, mut from) = (memmem::Finder::new(MARK), 0);
-        while let Some(at) = mark.find(&body[from..]) {
-            let key = from + at;
-            from = key + MARK.len();
-            let Some(start) = string_value(body, from - 1) else {
-                continue;
-            };
-            let before = &body[key.saturating_sub(NEAR_BYTES)..key];
-            if body[start..].starts_with(b"http") && of_image(before) {
-                let end = payload_end(body, start);
-                self.media += if low_detail(body, start..end) { IMAGE_BASE } else { IMAGE_TOKENS };
-                from = end;
-            }
+    /// `"source":{"type":"url","url":"http…"}`. A `url` in any other object is text. The key ends
+    /// at `quote`; gives where to go on.
+    fn linked_image(&mut self, body: &[u8], quote: usize) -> usize {
+        let (key, from) = (quote - URL.len(), quote + 1);
+        let Some(start) = string_value(body, quote) else { return from };
+        let before = &body[key.saturating_sub(NEAR_BYTES)..key];
+        if !body[start..].starts_with(b"http") || !of_image(before) {
+            return from;
         }
+        let end = payload_end(body, start);
+        self.media += if low_detail(body, start..end) { IMAGE_BASE } else { IMAGE_TOKENS };
+        end
     }
 
-    /// `\u4f60` is one character, not six; the second half of a surrogate pair is none.
-    fn escapes(&mut self, body: &[u8]) {
-        let (mark, mut from) = (memmem::Finder::new(b"\\u"), 0);
-        while let Some(found) = mark.find(&body[from..]) {
-            let mut at = from + found;
-            let slashes = body[..at].iter().rev().take_while(|b| **b == b'\\').count();
-            if slashes % 2 == 1 {
-                from = at + 2; // an escaped backslash, then a plain u
-                continue;
-            }
-            while let Some([b'\\', b'u', a, b, c, _]) = body.get(at..at + 6) {
-                let ascii = *a == b'0' && *b == b'0' && *c < b'8';
-                let second = matches!(a, b'd' | b'D') && matches!(b, b'c'..=b'f' | b'C'..=b'F');
-                self.hidden += if ascii { 5 } else { 6 };
-                self.wide += u64::from(!ascii && !second);
-                at += 6;
-            }
-            from = at.max(from + found + 2).min(body.len());
+    /// `\u4f60` is one character, not six; the second half of a surrogate pair is none. Gives where
+    /// to go on.
+    fn escape(&mut self, body: &[u8], found: usize) -> usize {
+        let mut at = found;
+        let slashes = body[..at].iter().rev().take_while(|b| **b == b'\\').count();
+        if slashes % 2 == 1 {
+            return at + 2; // an escaped backslash, then a plain u
         }
+        while let Some([b'\\', b'u', a, b, c, _]) = body.get(at..at + 6) {
+            let ascii = *a == b'0' && *b == b'0' && *c < b'8';
+            let second = matches!(a, b'd' | b'D') && matches!(b, b'c'..=b'f' | b'C'..=b'F');
+            self.hidden += if ascii { 5 } else { 6 };
+            self.wide += u64::from(!ascii && !second);
+            at += 6;
+        }
+        at.max(found + 2)
     }
 }
 
