@@ -85,6 +85,13 @@ impl Rules {
         self.owners.iter().flat_map(|scope| scope.values()).flat_map(|o| o.rules())
     }
 
+    /// How many there are, the rest of each owner included.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let owners = self.owners.iter().flat_map(|scope| scope.values());
+        owners.map(|owned| owned.counted().len()).sum()
+    }
+
     /// One owner's rules.
     pub fn of(&self, scope: Scope, name: &str) -> impl Iterator<Item = &Arc<Rule>> {
         self.owners[scope as usize].get(name).into_iter().flat_map(|o| o.rules())

@@ -4,12 +4,15 @@
 use super::Refusal;
 use super::counter::{Frame, Hold, Now, Standing, State, Why, reaches};
 use super::owned::{Group, Link, Owned, Part, SCOPES};
-use super::rule::{Downgrade, Measure, Owner, Rule};
+use super::rule::{Downgrade, Measure, Owner, Rule, Scope};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+/// Counters beyond those of the rules in force: of keys and teams that were there before.
+const SPARE: usize = 10_000;
 
 /// Units that are asked for: `sure` by what the request says, `guess` for what it leaves open. A
 /// guess is cut to what a rule has at most: it may make a request wait, never make it impossible.
@@ -75,6 +78,7 @@ pub(super) struct Table {
     id: u64,
     /// Of each scope, by the owner's name.
     accounts: [RwLock<HashMap<Arc<str>, Arc<Account>>>; SCOPES],
+    counters: AtomicUsize,
     started: Instant,
 }
 
@@ -88,18 +92,6 @@ pub(super) struct Account(Mutex<Slots>);
 struct Slots {
     ids: Vec<Arc<str>>,
     states: Vec<State>,
-}
-
-impl Slots {
-    /// The place of a rule's counter; made where there is none.
-    fn place(&mut self, rule: &Rule, f: &Frame) -> usize {
-        let found = self.ids.iter().position(|id| *id == rule.id);
-        found.unwrap_or_else(|| {
-            self.ids.push(rule.id.clone());
-            self.states.push(State::new(rule, f));
-            self.states.len() - 1
-        })
-    }
 }
 
 /// The accounts of a group, found once for a request.
@@ -205,11 +197,39 @@ impl Table {
     pub fn new(started: Instant) -> Self {
         static TABLES: AtomicU64 = AtomicU64::new(0);
         let id = TABLES.fetch_add(1, Ordering::Relaxed);
-        Self { id, accounts: Default::default(), started }
+        Self { id, accounts: Default::default(), counters: AtomicUsize::new(0), started }
     }
 
     pub fn frame(&self, now: Now, nodes: u64) -> Frame {
         Frame { now, started: self.started, nodes }
+    }
+
+    /// Counters there are.
+    pub fn len(&self) -> usize {
+        self.counters.load(Ordering::Relaxed)
+    }
+
+    /// Counters there may be where so many rules are in force: about 200 bytes each.
+    pub fn most(rules: usize) -> usize {
+        2 * rules + SPARE
+    }
+
+    /// Drops the counters of all other owners, but for those that hold something.
+    pub fn keep(&self, known: impl Fn(Scope, &str) -> bool) {
+        const ALL: [Scope; SCOPES] =
+            [Scope::Gateway, Scope::Department, Scope::Team, Scope::User, Scope::Key];
+        for (scope, accounts) in ALL.into_iter().zip(&self.accounts) {
+            let mut accounts = accounts.write();
+            accounts.retain(|name, account| {
+                let slots = account.0.lock();
+                let stays = known(scope, name) || slots.states.iter().any(State::holds);
+                if !stays {
+                    self.counters.fetch_sub(slots.states.len(), Ordering::Relaxed);
+                }
+                stays
+            });
+            accounts.shrink_to_fit();
+        }
     }
 
     fn account(&self, owner: &Owner) -> Arc<Account> {
@@ -220,11 +240,22 @@ impl Table {
         accounts.write().entry(owner.name.clone()).or_default().clone()
     }
 
+    /// The place of a rule's counter; made where there is none.
+    fn place(&self, slots: &mut Slots, rule: &Rule, f: &Frame) -> usize {
+        let found = slots.ids.iter().position(|id| *id == rule.id);
+        found.unwrap_or_else(|| {
+            slots.ids.push(rule.id.clone());
+            slots.states.push(State::new(rule, f));
+            self.counters.fetch_add(1, Ordering::Relaxed);
+            slots.states.len() - 1
+        })
+    }
+
     fn link(&self, owned: &Owned, f: &Frame) -> Link {
         let account = self.account(&owned.owner);
         let mut slots = account.0.lock();
-        let place = |rule: &Arc<Rule>| u32::try_from(slots.place(rule, f)).unwrap_or(u32::MAX);
-        let places = owned.counted().iter().map(place).collect();
+        let mut place = |rule: &Arc<Rule>| u32::try_from(self.place(&mut slots, rule, f)).ok();
+        let places = owned.counted().iter().map(|r| place(r).unwrap_or(u32::MAX)).collect();
         drop(slots);
         Link { table: self.id, account, places }
     }
@@ -242,7 +273,7 @@ impl Table {
     fn with<T>(&self, rule: &Rule, f: &Frame, act: impl FnOnce(&mut State) -> T) -> Option<T> {
         let account = self.account(&rule.owner);
         let mut slots = account.0.lock();
-        let place = slots.place(rule, f);
+        let place = self.place(&mut slots, rule, f);
         let state = slots.states.get_mut(place)?;
         state.roll(rule, f);
         Some(act(state))
@@ -316,5 +347,46 @@ fn gravity(why: Why) -> (u8, Duration) {
             (3, at.map_or(Duration::MAX, Duration::from_secs))
         }
         Why::Never => (4, Duration::MAX),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::limit::rule::Kind;
+    use crate::limit::{Limits, Rules, Spec};
+    use jiff::tz::TimeZone;
+
+    fn rule(name: &str, kind: Kind) -> Arc<Rule> {
+        Arc::new(Rule::new(&Owner::new(Scope::Key, name), "rule", "rule", kind))
+    }
+
+    #[test]
+    fn counters_of_keys_that_are_gone_make_way_and_running_requests_keep_theirs() {
+        let at = Instant::now();
+        let now = Now { at, wall: jiff::Timestamp::UNIX_EPOCH };
+        let limits = Limits::new(at);
+        let ask =
+            |rule: &Arc<Rule>| limits.reserve_here([rule.clone()][..].into(), &Ask::default(), now);
+        let slots = |name: &str| rule(name, Kind::Concurrent { amount: 9 });
+        let running = slots("running");
+        let held = ask(&running).unwrap();
+        // Keys that were made, used once, and deleted, each with its rest.
+        for i in 0..SPARE / 2 + 50 {
+            drop(ask(&slots(&format!("key-{i}"))).unwrap());
+        }
+        assert_eq!(limits.table.len(), SPARE + 102);
+        let mut rules = Rules::new(TimeZone::UTC, crate::limit::DefaultOutput::default());
+        limits.adopt(&rules);
+        assert_eq!(limits.table.len(), 2, "but for the one that holds a slot");
+        assert_eq!(limits.standing(&running, now).unwrap().held, 1);
+        drop(held);
+        assert_eq!(limits.standing(&running, now).unwrap().held, 0);
+        // Few are left where they are: a key that comes back finds its own.
+        rules.add(&Owner::new(Scope::Key, "running"), Spec::default()).unwrap();
+        limits.adopt(&rules);
+        let (entries, most) = limits.size(&rules);
+        assert_eq!((entries, most), (2, SPARE + 2));
     }
 }
