@@ -369,20 +369,9 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let defaults = part(&["models", "chat"], &["targets", "fallback"]).replace("[models.chat]", "");
     same(&format!("{model}{defaults}"), &model);
     same(&part(&["smart"], &["rules"]), "");
-    let examples = [
-        "hash",
-        "team",
-        "user",
-        "tags",
-        "models",
-        "aliases",
-        "max_budget_tier",
-        "expires",
-        "department",
-        "limits",
-        "windows",
-        "budgets",
-    ];
+    let examples = "hash team user tags models aliases max_budget_tier expires department limits \
+                    windows budgets";
+    let examples: Vec<&str> = examples.split(' ').collect();
     let key = "[keys.ci]\nsecret = \"env:SET\"\n";
     same(&format!("{key}{}", part(&["keys", "ci"], &examples).replace("[keys.ci]", "")), key);
 }
