@@ -6,8 +6,8 @@
 CPU per request (user and system time of the process, from /proc) is the number to compare: unlike
 requests per second it hardly moves when something else runs on the machine. Ratios are taken
 within a round. The run fails when what it compares is not the same thing: other allocators, other
-profiles, requests that are not in the ledger, a spool that did not grow; and when weir costs more
-than LIMIT times the floor.
+profiles, requests that are not in the ledger, a spool that did not grow; when weir costs more than
+LIMIT times the floor; and when a key with rules costs more than RULES_LIMIT times one without.
 """
 import argparse
 import glob
@@ -30,9 +30,13 @@ TARGET = os.path.join(ROOT, "target")
 TOOLS = os.path.join(TARGET, "harness")
 TICK = os.sysconf("SC_CLK_TCK")
 KEY = "sk-bench"
+# The key that is held against ten rules of a department, a team, a user and its own.
+RULED = "sk-bench-ruled"
 THREADS = 1
 # Times the floor's CPU per request, in the request path (the ledger's threads apart).
 LIMIT = 2.0
+# Times the CPU per request of the same without limits, windows and budgets.
+RULES_LIMIT = 1.1
 # Threads that carry events to the disk and into the ledger.
 LEDGER_THREADS = ("weir-ledger", "weir-spool")
 # Requests sent one after another, of which each must be a row.
@@ -166,7 +170,17 @@ def config(folder, port, admin, mock):
     models = "".join(f'[models.{s.name}]\ntargets = [{{ to = "{"b" if s.anthropic else "a"}/{s.model}" }}]\n' for s in SCENARIOS)
     return (f'[server]\nlisten = ["127.0.0.1:{port}"]\nthreads = {THREADS}\n[admin]\nlisten = "127.0.0.1:{admin}"\n'
             f'[store]\nurl = "sqlite:{folder}/weir.db"\nspool = "{folder}/spool"\n[log]\naccess = "{folder}/access.log"\n'
-            f'{provider("a", "openai")}{provider("b", "anthropic")}{models}[keys.bench]\nsecret = "{KEY}"\nteam = "bench"\n')
+            f'{provider("a", "openai")}{provider("b", "anthropic")}{models}[keys.bench]\nsecret = "{KEY}"\nteam = "bench"\n{rules()}')
+
+
+def rules():
+    """Ten, which nothing in a bench exhausts."""
+    much = 1_000_000_000_000
+    return (f'[departments.bench]\nbudgets = [{{ usd = 1000000.0, per = "month", alert = 0.9 }}]\n[teams.bench]\n'
+            f'[teams.ruled]\ndepartment = "bench"\nlimits = {{ rpm = {much}, tpm = {much} }}\nbudgets = [{{ usd = 1000000.0, per = "month" }}]\n'
+            f'[users.ruled]\nlimits = {{ concurrent = {much} }}\n[keys.ruled]\nsecret = "{RULED}"\nteam = "ruled"\nuser = "ruled"\n'
+            f'limits = {{ rpm = {much}, tpm = {much}, concurrent = {much} }}\nwindows = [{{ tokens = {much}, per = "hour" }}]\n'
+            f'budgets = [{{ usd = 1000000.0, per = "day", alert = 0.8 }}]\n')
 
 
 class Weir(Peer):
@@ -191,15 +205,15 @@ class Weir(Peer):
 
 
 # ------------------------------------------------------------------------------------ measuring
-def measure(peer, scenario, folder, seconds):
+def measure(peer, scenario, folder, seconds, key=KEY):
     file, path = scenario.file(folder, peer.name), scenario.path(peer.name)
     if scenario.tool == "wrk":
         url = f"http://127.0.0.1:{peer.port}{path}"
         command = ["wrk", "-t1", f"-c{scenario.connections}", f"-d{seconds}s", "--timeout", "30s", "-s",
-                   os.path.join(ROOT, "benches/wrk/post.lua"), url, "--", file, "Authorization", f"Bearer {KEY}"]
+                   os.path.join(ROOT, "benches/wrk/post.lua"), url, "--", file, "Authorization", f"Bearer {key}"]
     else:
         command = [os.path.join(TOOLS, "release/load"), f"127.0.0.1:{peer.port}", path, str(scenario.connections),
-                   str(seconds), file, f"Authorization: Bearer {KEY}"]
+                   str(seconds), file, f"Authorization: Bearer {key}"]
     ledger, others = peer.cpu()
     out = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     ledger, others = peer.cpu()[0] - ledger, peer.cpu()[1] - others
@@ -213,10 +227,10 @@ def measure(peer, scenario, folder, seconds):
             "added_us": got.get("chunk_us", {}).get("p50")}
 
 
-def booked(weir, scenario, folder, seconds):
+def booked(weir, scenario, folder, seconds, key=KEY):
     """Measures weir, and holds the ledger against what the client counted."""
     rows, spool = weir.rows(), weir.spool_bytes()
-    got = measure(weir, scenario, folder, seconds)
+    got = measure(weir, scenario, folder, seconds, key)
     new = weir.rows() - rows
     # The load tool leaves with requests open: each of these is a row too, but no answer of its count.
     require(got["requests"] <= new <= got["requests"] + scenario.connections,
@@ -237,6 +251,16 @@ def exact(weir):
     require(new == EXACT, f"{EXACT} requests are {new} rows")
 
 
+def ruled(weir, folder, turn, seconds):
+    """Small JSON of a key without rules and of one with ten, in turns: the CPU per request of each."""
+    pair = [("without", KEY), ("with", RULED)]
+    got = {}
+    for name, key in pair if turn % 2 == 0 else pair[::-1]:
+        got[name] = booked(weir, SCENARIOS[0], folder, seconds, key)
+        print(f"{turn} {name + ' rules':15} {got[name]['path_us']:7.1f} µs  {got[name]['rps']:8.0f}/s", flush=True)
+    return got
+
+
 def criterion():
     """What criterion says of each benchmark: its middle estimate."""
     command = ["cargo", "bench", "--locked", "-p", "weir-benches", "--", "--quick", "--noplot"]
@@ -247,6 +271,17 @@ def criterion():
 
 
 # ------------------------------------------------------------------------------------ telling
+def of_rules(pairs):
+    """The table of what rules cost, and how many times as much as without."""
+    middle = lambda name, key: statistics.median(pair[name][key] for pair in pairs)
+    ratio = statistics.median(pair["with"]["path_us"] / pair["without"]["path_us"] for pair in pairs)
+    row = lambda title, name, times: (f"| {title} | {middle(name, 'path_us'):.0f} | {times} | {middle(name, 'ledger_us'):.1f} | "
+                                      f"{middle(name, 'p50_us') / 1000:.2f} ms | {middle(name, 'p99_us') / 1000:.2f} ms |")
+    return ["", "| | weir, CPU µs/request | × without | ledger threads | p50 | p99 |", "| --- | --- | --- | --- | --- | --- |",
+            row("small JSON, without limits and budgets", "without", "1"),
+            row("small JSON, held against ten rules of a key and its owners", "with", f"**{ratio:.2f}**")], ratio
+
+
 def table(results, micro, rss, rounds, seconds):
     middle = lambda rows, key: statistics.median(r[key] for r in rows)
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
@@ -286,14 +321,14 @@ def main():
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=4)
     options.add_argument("--profile", default="release", help="quick builds faster; only release is written to README")
-    options.add_argument("--only", default=",".join(s.name for s in SCENARIOS))
+    options.add_argument("--only", default=",".join([s.name for s in SCENARIOS] + ["rules"]))
     options.add_argument("--no-write", action="store_true")
     options.add_argument("--no-criterion", action="store_true")
     asked = options.parse_args()
     require(os.path.isdir(HARNESS), f"the load tools are not at {HARNESS} (WEIR_HARNESS says where)")
     binaries = build(asked.profile)
     scenarios = [s for s in SCENARIOS if s.name in asked.only.split(",")]
-    results = {s.name: {"floor": [], "weir": []} for s in scenarios}
+    results, pairs = {s.name: {"floor": [], "weir": []} for s in scenarios}, []
     peers = []
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         try:
@@ -312,16 +347,21 @@ def main():
                         got = how(peer, scenario, folder, asked.seconds)
                         results[scenario.name][name].append(got)
                         print(f"{turn} {scenario.name:8} {name:6} {got['path_us']:7.1f} µs  {got['rps']:8.0f}/s", flush=True)
+                if "rules" in asked.only.split(","):
+                    pairs.append(ruled(weir, folder, turn, asked.seconds))
             rss = {"floor": floor.peak_rss_mb(), "weir": weir.peak_rss_mb()}
         finally:
             for peer in reversed(peers):
                 peer.stop()
     micro = [] if asked.no_criterion else criterion()
     text, worst = table(results, micro, rss, asked.rounds, asked.seconds)
+    more, times = of_rules(pairs) if pairs else ([], 0)
+    text = "\n".join([text, *more])
     print(f"\n{text}")
     if not asked.no_write and asked.profile == "release":
         write(text)
     require(worst <= LIMIT, f"the request path costs {worst:.2f} times the floor, more than {LIMIT}")
+    require(times <= RULES_LIMIT, f"a key with rules costs {times:.2f} times one without, more than {RULES_LIMIT}")
 
 
 if __name__ == "__main__":

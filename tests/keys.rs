@@ -112,7 +112,9 @@ async fn a_key_lives_and_dies_within_a_second_of_its_command() {
 #[tokio::test]
 async fn limits_budgets_and_the_end_of_a_stored_key_hold_as_of_one_in_config() {
     let a = provider(knobs()).await;
-    let weir = Weir::start(&(config(&a) + "[key_defaults]\nlimits = { rpm = 1 }\n")).await;
+    let defaults = "[key_defaults]\nlimits = { rpm = 1 }\naliases = { short = \"m\" }\n\
+                    tags = [\"untold\"]\n[users.ann]\nmodels = [\"other\"]\n";
+    let weir = Weir::start(&(config(&a) + defaults)).await;
     let create = |name: &str, more: &[&str]| {
         cli(&weir, &[&["keys", "create", "--name", name], more].concat())
     };
@@ -126,6 +128,10 @@ async fn limits_budgets_and_the_end_of_a_stored_key_hold_as_of_one_in_config() {
     let plain = chat().key(&create("plain", &[]));
     until(&weir, &plain, 200).await;
     assert_eq!(weir.ask(&plain).await.status(), 429, "key_defaults fill what it does not say");
+    let ann = chat().key(&create("ann", &["--user", "ann", "--rpm", "9"]));
+    until(&weir, &ann.clone().set("model", "other"), 200).await;
+    let refused = weir.ask(&ann.set("model", "short")).await;
+    assert_eq!(refusal(&refused), (403, "model_not_allowed".into()), "by the default name");
 
     let poor = create("poor", &["--rpm", "99", "--budget", "0usd/day"]);
     until(&weir, &chat().key(&poor), 402).await;

@@ -239,6 +239,32 @@ async fn two_nodes_share_every_kind_of_rule_exactly_r01() {
 }
 
 #[tokio::test]
+async fn a_pause_of_two_seconds_under_load_fails_no_request_and_passes() {
+    let Some(redis) = redis().await else { return };
+    let (_far, both) = pair(&redis).await;
+    up(&both, 1.0).await;
+    let ask = by("wide", "wait=0.05", 5);
+    let end = Instant::now() + Duration::from_secs(3);
+    let (got, ()) = tokio::join!(
+        async {
+            let mut all = Vec::new();
+            while Instant::now() < end {
+                all.extend(at_once(&both, &ask, 10).await);
+            }
+            all
+        },
+        async {
+            redis.signal(Signal::STOP);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            redis.signal(Signal::CONT);
+        }
+    );
+    assert_eq!(passed(&got), got.len());
+    up(&both, 1.0).await;
+    assert_eq!(passed(&turns(&both, "bucket", "", 20).await), 8, "they count together again");
+}
+
+#[tokio::test]
 async fn a_forgotten_script_is_sent_again() {
     let Some(redis) = redis().await else { return };
     let (_far, both) = pair(&redis).await;

@@ -1,4 +1,4 @@
-//! `[departments]`, `[teams.*]` and `[keys.*]`: who may call, and for which models.
+//! `[departments]`, `[teams.*]`, `[users.*]` and `[keys.*]`: who may call, and for which models.
 
 use super::fault::hint;
 use super::value::{Shape, Value, View, join, view};
@@ -6,7 +6,7 @@ use super::{models, secret};
 use crate::access::{Hash, Key, Keys, hash};
 use crate::base::{DepartmentName, Glob, KeyId, TeamName, UserName};
 use crate::route::Table;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const DEPARTMENT: Shape =
@@ -46,21 +46,73 @@ const KEY: Shape = Shape {
     later: &[],
 };
 
-/// What a team gives to its keys.
+/// A user's, and what users without it get.
+const USER: Shape = Shape {
+    known: &["models", "aliases", "max_budget_tier", "penalty", "limits", "windows", "budgets"],
+    later: &[],
+};
+/// What keys get that do not say it.
+const KEY_DEFAULTS: Shape = Shape {
+    known: &[
+        "models",
+        "aliases",
+        "tags",
+        "expires",
+        "end_users",
+        "max_budget_tier",
+        "penalty",
+        "limits",
+        "windows",
+        "budgets",
+    ],
+    later: &[],
+};
+
+/// What a team or a user gives to its keys.
 #[derive(Debug, Clone, Default)]
-struct Team {
+struct Group {
     department: Option<String>,
     models: Option<Vec<Glob>>,
-    aliases: BTreeMap<String, String>,
+    aliases: Option<BTreeMap<String, String>>,
     max_tier: Option<String>,
 }
 
-/// Teams and departments, for the keys that name them.
+/// What `[key_defaults]` says beside rules.
+#[derive(Debug, Clone, Default)]
+struct Defaults {
+    shared: Group,
+    tags: Option<Vec<String>>,
+    expires: Option<jiff::Timestamp>,
+    end_users: bool,
+}
+
+/// Whom keys belong to, and what those give to them.
 #[derive(Debug, Clone, Default)]
 pub struct Owners {
-    teams: BTreeMap<String, Team>,
+    teams: BTreeMap<String, Group>,
+    users: BTreeMap<String, Group>,
+    /// For users without a table.
+    user_defaults: Group,
+    key_defaults: Defaults,
     /// Each with its `max_budget_tier`.
     departments: BTreeMap<String, Option<String>>,
+}
+
+impl Group {
+    /// What a table says.
+    fn read(v: &View<'_>, routes: &Table) -> Self {
+        let aliases = v.get("aliases").map(|_| aliases(v, routes));
+        let (models, max_tier) = (allowlist(v, routes), max_tier(v, routes));
+        Self { department: None, models, aliases, max_tier }
+    }
+
+    /// What it does not say, taken from `other`.
+    fn or(mut self, other: &Self) -> Self {
+        self.models = self.models.or_else(|| other.models.clone());
+        self.aliases = self.aliases.or_else(|| other.aliases.clone());
+        self.max_tier = self.max_tier.or_else(|| other.max_tier.clone());
+        self
+    }
 }
 
 impl Owners {
@@ -86,44 +138,58 @@ impl Owners {
 }
 
 pub(super) fn keys(root: &View<'_>, routes: &Table) -> (Keys, Owners) {
-    let departments = root.named("departments");
-    let mut known: Vec<&str> = Vec::new();
-    let mut tiers = BTreeMap::new();
-    for (name, entry) in departments {
-        let v = view(root.book, &entry.node, join("departments", name), &DEPARTMENT);
-        tiers.insert(name.to_owned(), v.and_then(|v| max_tier(&v, routes)));
-        known.push(name);
-    }
-    let mut teams = BTreeMap::new();
-    for (name, entry) in root.named("teams") {
-        if let Some(v) = view(root.book, &entry.node, join("teams", name), &TEAM) {
-            let team = Team {
-                department: named(&v, "department", &known).map(str::to_owned),
-                models: allowlist(&v, routes),
-                aliases: aliases(&v, routes),
-                max_tier: max_tier(&v, routes),
-            };
-            teams.insert(name.to_owned(), team);
-        }
-    }
-    let owners = Owners { teams, departments: tiers };
-    let mut all: HashMap<Hash, Arc<Key>> = HashMap::new();
+    let owners = owners(root, routes);
+    let mut all = Keys::default();
     for (name, entry) in root.named("keys") {
         let Some(v) = view(root.book, &entry.node, join("keys", name), &KEY) else { continue };
         let secret = opened_by(&v);
         let key = key(&v, name, &owners, routes);
         let Some(secret) = secret else { continue };
-        if let Some(other) = all.insert(secret, Arc::new(key)) {
+        if let Some(other) = all.0.insert(secret, Arc::new(key)) {
             v.complain(format!("has the same secret as keys.{}", other.name));
         }
     }
-    (Keys(all), owners)
+    (all, owners)
+}
+
+fn owners(root: &View<'_>, routes: &Table) -> Owners {
+    let mut owners = Owners::default();
+    for (name, entry) in root.named("departments") {
+        let v = view(root.book, &entry.node, join("departments", name), &DEPARTMENT);
+        owners.departments.insert(name.to_owned(), v.and_then(|v| max_tier(&v, routes)));
+    }
+    let known: Vec<&str> = owners.departments.keys().map(String::as_str).collect();
+    for (name, entry) in root.named("teams") {
+        if let Some(v) = view(root.book, &entry.node, join("teams", name), &TEAM) {
+            let department = named(&v, "department", &known).map(str::to_owned);
+            let team = Group { department, ..Group::read(&v, routes) };
+            owners.teams.insert(name.to_owned(), team);
+        }
+    }
+    if let Some(v) = root.table("user_defaults", &USER) {
+        owners.user_defaults = Group::read(&v, routes);
+    }
+    for (name, entry) in root.named("users") {
+        if let Some(v) = view(root.book, &entry.node, join("users", name), &USER) {
+            let user = Group::read(&v, routes).or(&owners.user_defaults);
+            owners.users.insert(name.to_owned(), user);
+        }
+    }
+    if let Some(v) = root.table("key_defaults", &KEY_DEFAULTS) {
+        owners.key_defaults = Defaults {
+            shared: Group::read(&v, routes),
+            tags: v.get("tags").map(|_| v.words("tags")),
+            expires: expires(&v),
+            end_users: v.boolean("end_users", false),
+        };
+    }
+    owners
 }
 
 /// The key that a table describes.
 pub(super) fn key(v: &View<'_>, name: &str, owners: &Owners, routes: &Table) -> Key {
-    let none = Team::default();
-    let Owners { teams, departments } = owners;
+    let none = Group::default();
+    let Owners { teams, departments, key_defaults: defaults, .. } = owners;
     let department_names: Vec<&str> = departments.keys().map(String::as_str).collect();
     let team_names: Vec<&str> = teams.keys().map(String::as_str).collect();
     let team_name = named(v, "team", &team_names);
@@ -136,22 +202,29 @@ pub(super) fn key(v: &View<'_>, name: &str, owners: &Owners, routes: &Table) -> 
     }
     let department = team.department.as_deref().or(own);
     let theirs = department.and_then(|name| departments.get(name).cloned().flatten());
-    let tiers = [max_tier(v, routes), team.max_tier.clone(), theirs].into_iter().flatten();
-    let mut names: HashMap<String, String> = team.aliases.clone().into_iter().collect();
-    names.extend(aliases(v, routes));
+    let user_name = v.text("user");
+    let user = user_name.map(|u| owners.users.get(u).unwrap_or(&owners.user_defaults));
+    let mine = Group::read(v, routes).or(&defaults.shared);
+    // The narrowest first: its names win, and every list and tier holds.
+    let groups = [&mine, user.unwrap_or(&none), team];
+    let tiers = groups.iter().filter_map(|g| g.max_tier.clone()).chain(theirs);
+    let names = groups.iter().rev().filter_map(|g| g.aliases.clone()).flatten();
     Key {
         id: KeyId::from(name),
         name: name.to_owned(),
         team: team_name.map(TeamName::from),
         department: department.map(DepartmentName::from),
-        user: v.text("user").map(UserName::from),
-        tags: v.words("tags"),
-        models: allowlist(v, routes).into_iter().chain(team.models.clone()).collect(),
-        aliases: names,
+        user: user_name.map(UserName::from),
+        tags: match &defaults.tags {
+            Some(tags) if v.get("tags").is_none() => tags.clone(),
+            _ => v.words("tags"),
+        },
+        models: groups.iter().filter_map(|g| g.models.clone()).collect(),
+        aliases: names.collect(),
         max_tier: tiers.min_by_key(|tier| routes.smart.rank(tier)),
-        expires: expires(v),
+        expires: if v.get("expires").is_some() { expires(v) } else { defaults.expires },
         enabled: v.boolean("enabled", true),
-        end_users: v.boolean("end_users", false),
+        end_users: v.boolean("end_users", defaults.end_users),
     }
 }
 

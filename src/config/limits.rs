@@ -52,15 +52,6 @@ const BUDGET: Shape = Shape {
     later: &[],
 };
 const DOWNGRADE: Shape = Shape { known: &["at", "to"], later: &[] };
-const USER: Shape = Shape {
-    known: &["penalty", "limits", "windows", "budgets"],
-    later: &["models", "aliases", "max_budget_tier"],
-};
-const DEFAULTS: Shape = Shape {
-    known: &["penalty", "limits", "windows", "budgets"],
-    later: &["models", "aliases", "tags", "expires", "end_users", "max_budget_tier"],
-};
-
 /// Larger amounts are typing errors; Redis' numbers are exact far beyond.
 const AMOUNT_MAX: u64 = 1_000_000_000_000;
 /// Endpoints that a rule may be narrowed to, by their labels.
@@ -79,10 +70,7 @@ const ENDPOINTS: &[&str] = &[
 /// Every owner's rules.
 pub(super) fn rules(root: &View<'_>, routes: &Table, keys: &Keys) -> Rules {
     let reader = Reader { routes };
-    let defaults = |name: &str| {
-        let v = root.table(name, &DEFAULTS);
-        v.map(|v| reader.spec(&v)).unwrap_or_default()
-    };
+    let defaults = |name: &str| plain(root, name).map(|v| reader.spec(&v)).unwrap_or_default();
     let (key_defaults, user_defaults) = (defaults("key_defaults"), defaults("user_defaults"));
     let mut rules =
         Rules::new(zone(root), default_output(root)).defaults(key_defaults, user_defaults);
@@ -107,15 +95,9 @@ pub(super) fn rules(root: &View<'_>, routes: &Table, keys: &Keys) -> Rules {
     for (kind, scope) in scopes {
         for (name, entry) in root.named(kind) {
             let path = join(kind, name);
-            let v = match (scope, &entry.node.value) {
-                (Scope::User, _) => view(root.book, &entry.node, path, &USER),
-                // These were looked at before, and their faults told.
-                (_, Value::Table(table)) => {
-                    Some(View { book: root.book, table, at: entry.node.at, path })
-                }
-                _ => None,
-            };
-            let Some(v) = v else { continue };
+            // These were looked at before, and their faults told.
+            let Value::Table(table) = &entry.node.value else { continue };
+            let v = View { book: root.book, table, at: entry.node.at, path };
             add(&v, scope, name, reader.spec(&v));
             if scope == Scope::User {
                 users.remove(name);

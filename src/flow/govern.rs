@@ -18,13 +18,15 @@ use weir_filters::usage::{Price, Usage};
 use weir_filters::wire::Tap;
 
 /// A key's owners, the widest first.
-pub(super) fn owners(key: &Key) -> Vec<(Scope, &str)> {
-    let mut owners = vec![(Scope::Gateway, "")];
-    owners.extend(key.department.as_ref().map(|d| (Scope::Department, d.as_str())));
-    owners.extend(key.team.as_ref().map(|t| (Scope::Team, t.as_str())));
-    owners.extend(key.user.as_ref().map(|u| (Scope::User, u.as_str())));
-    owners.push((Scope::Key, key.id.as_str()));
-    owners
+pub(super) fn owners(key: &Key) -> impl Iterator<Item = (Scope, &str)> {
+    let owners = [
+        Some((Scope::Gateway, "")),
+        key.department.as_ref().map(|d| (Scope::Department, d.as_str())),
+        key.team.as_ref().map(|t| (Scope::Team, t.as_str())),
+        key.user.as_ref().map(|u| (Scope::User, u.as_str())),
+        Some((Scope::Key, key.id.as_str())),
+    ];
+    owners.into_iter().flatten()
 }
 
 impl Ticket {
@@ -35,7 +37,7 @@ impl Ticket {
 
     /// Finds the rules that a request for this model is held against.
     pub(super) fn govern(&mut self, key: &Key, asked: &str) {
-        let rules = self.rules().gather(&owners(key), asked, self.arrival.endpoint);
+        let rules = self.rules().gather(owners(key), asked, self.arrival.endpoint);
         let money = |r: &Arc<Rule>| r.is_budget() && r.measure() == Some(Measure::Money);
         self.taken.priced = rules.iter().any(money);
         self.taken.rules = rules;
@@ -49,7 +51,7 @@ impl Ticket {
         asked: String,
         model: Arc<Model>,
     ) -> (String, Arc<Model>, Option<Degraded>) {
-        let downgrade = self.gateway.limits.downgrade(&self.taken.rules, Now::read()).cloned();
+        let downgrade = self.gateway.limits.downgrade(&self.taken.rules, Now::read());
         let cheaper = downgrade.filter(|d| *d.to != asked);
         let found = cheaper.and_then(|d| Some((d.to.to_string(), self.model(key, &d.to).ok()?)));
         let Some((to, cheaper)) = found else { return (asked, model, None) };
@@ -63,12 +65,9 @@ impl Ticket {
     /// # Errors
     /// 413 where one request of its owners may not be so large.
     pub(super) fn measure_ask(&mut self) -> Result<(), ApiError> {
-        let (Some(admission), Some(key)) = (self.admission.as_mut(), self.key.as_deref()) else {
-            return Ok(());
-        };
+        let Some(admission) = self.admission.as_mut() else { return Ok(()) };
         let (peek, prompt) = (&admission.peek, admission.prompt_tokens);
-        let rules = self.minted.as_deref().map_or(&self.snapshot.rules, |m| &m.rules);
-        let bound = rules.largest_request(&owners(key), &admission.asked, self.arrival.endpoint);
+        let bound = self.taken.rules.largest_request(&admission.asked, self.arrival.endpoint);
         let said = peek.max_tokens.map(|most| most.saturating_mul(peek.n));
         let generates = !self.arrival.api.is_quick();
         if let Some((most, owner)) = bound {
@@ -101,6 +100,7 @@ impl Ticket {
             true
         });
         let ceiling = offers.iter().filter_map(|(_, most)| *most).max();
+        let rules = self.minted.as_deref().map_or(&self.snapshot.rules, |m| &m.rules);
         let guess = match rules.default_output {
             DefaultOutput::Learned => learned.min(ceiling.unwrap_or(u64::MAX)),
             DefaultOutput::Fixed(tokens) => tokens,

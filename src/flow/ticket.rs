@@ -6,7 +6,7 @@ use super::parts::Parts;
 use crate::access::Key;
 use crate::base::{Credential, EventId};
 use crate::config::{Minted, Snapshot};
-use crate::limit::{Ask, Refusal, Reservation, Rule};
+use crate::limit::{Ask, Group, Refusal, Reservation};
 use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::caps::Seat;
 use crate::route::live::Pass;
@@ -163,7 +163,7 @@ pub struct Record {
 #[derive(Debug, Default)]
 pub struct Taken {
     /// The rules it is held against.
-    pub rules: Vec<Arc<Rule>>,
+    pub rules: Group,
     /// What it asks for at most.
     pub ask: Ask,
     /// The most that each answer may have, where its owners bound a request that does not bound

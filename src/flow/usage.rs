@@ -24,7 +24,7 @@ impl Ticket {
         let rules = self.rules();
         // Not the gateway's own: its limits are nobody's business but its operator's.
         let (mut limits, mut budgets) = (Vec::new(), Vec::new());
-        for (scope, name) in owners(&key).into_iter().skip(1) {
+        for (scope, name) in owners(&key).skip(1) {
             let (some, more) = stand(&self.gateway, rules.of(scope, name), now);
             limits.extend(some);
             budgets.extend(more);

@@ -7,6 +7,7 @@
 
 mod counter;
 pub mod learned;
+mod owned;
 pub mod period;
 mod remote;
 mod reservation;
@@ -17,6 +18,7 @@ mod table;
 
 pub use counter::{Now, Standing, Why};
 pub use learned::Outputs;
+pub use owned::Group;
 pub use period::{Per, Period};
 pub use remote::{Caller, Hooks, Settings, client};
 pub use reservation::{Alert, Reservation, Tightest};
@@ -25,11 +27,11 @@ pub use rules::{DefaultOutput, Rules};
 pub use spec::{Budget, Common, Limit, Spec, Twice, Window};
 pub use table::{Amount, Ask, Used};
 
-use counter::{Frame, Hold};
+use counter::Frame;
 use remote::{Away, Remote, Shared};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use table::Table;
+use table::{Locked, Seats, Table};
 
 /// A request is refused, and nothing was taken.
 #[derive(Debug, Clone)]
@@ -89,43 +91,33 @@ impl Limits {
     /// The rule that heals last; no counter has moved.
     pub async fn reserve(
         self: &Arc<Self>,
-        rules: Vec<Arc<Rule>>,
+        rules: Group,
         ask: &Ask,
         caller: Caller,
         now: Now,
     ) -> Result<Reservation, Refusal> {
         let Some(remote) = self.remote.get() else { return self.reserve_here(rules, ask, now) };
         let frame = self.frame(now);
-        if let Some(rest) = rules.iter().find(|r| r.kind == Kind::Rest)
-            && let Err(why) = self.table.fits(rest, 1, &frame)
-        {
-            return Err(Refusal { rule: rest.clone(), why });
+        let seats = self.table.seats(&rules, &frame);
+        if let Some(refusal) = rests(&mut seats.lock(&rules), &frame) {
+            return Err(refusal);
         }
-        let amounts: Vec<u64> =
-            remote::shared(&rules).map(|rule| ask.of(rule, rule.capacity())).collect();
-        let shared = match remote.reserve(&rules, &amounts, &caller, (&self.table, now)).await {
+        let amount = |rule: &Arc<Rule>| ask.of(rule, rule.capacity());
+        let amounts: Vec<u64> = remote::shared(&rules).map(amount).collect();
+        let shared = match remote.reserve((&rules, &seats), &amounts, &caller, &frame).await {
             Ok(Ok(seen)) => {
-                let take = |(rule, n): (&Arc<Rule>, &u64)| self.table.take(rule, *n, &frame);
-                let mut holds: Vec<Hold> = remote::shared(&rules).zip(&amounts).map(take).collect();
-                holds.resize(rules.len(), Hold::default());
+                let holds = seats.lock(&rules).take(&amounts, &frame);
                 let shared = Shared { caller, taken: true };
-                return Ok(Reservation::new(self.clone(), rules, holds).shared(shared, seen));
+                let held = Reservation::new(self.clone(), rules, seats, holds);
+                return Ok(held.shared(shared, seen));
             }
-            Ok(Err((i, why))) => {
-                let why = self.table.punish(&rules, i, &frame).unwrap_or(why);
-                return Err(Refusal { rule: rules[i].clone(), why });
-            }
+            Ok(Err(refusal)) => return Err(seats.lock(&rules).punish(refusal, &frame)),
             Err(Away::Down) => Shared { caller, taken: false },
             Err(Away::Failed) => Shared::after_release(caller),
         };
         // At this node's share, also where Redis was late only once.
         let frame = self.table.frame(now, remote.nodes());
-        match self.table.reserve(&rules, ask, &frame) {
-            Ok(holds) => {
-                Ok(Reservation::new(self.clone(), rules, holds).shared(shared, Vec::new()))
-            }
-            Err((i, why)) => Err(Refusal { rule: rules[i].clone(), why }),
-        }
+        Ok(self.take(rules, seats, ask, &frame)?.shared(shared, Vec::new()))
     }
 
     /// The same by this process's own counters.
@@ -134,14 +126,24 @@ impl Limits {
     /// As above.
     pub fn reserve_here(
         self: &Arc<Self>,
-        rules: Vec<Arc<Rule>>,
+        rules: Group,
         ask: &Ask,
         now: Now,
     ) -> Result<Reservation, Refusal> {
-        match self.table.reserve(&rules, ask, &self.frame(now)) {
-            Ok(holds) => Ok(Reservation::new(self.clone(), rules, holds)),
-            Err((i, why)) => Err(Refusal { rule: rules[i].clone(), why }),
-        }
+        let frame = self.frame(now);
+        let seats = self.table.seats(&rules, &frame);
+        self.take(rules, seats, ask, &frame)
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        rules: Group,
+        seats: Seats,
+        ask: &Ask,
+        frame: &Frame,
+    ) -> Result<Reservation, Refusal> {
+        let holds = seats.lock(&rules).reserve(ask, frame)?;
+        Ok(Reservation::new(self.clone(), rules, seats, holds))
     }
 
     /// Whether Redis counts; `None` where there is none.
@@ -173,7 +175,7 @@ impl Limits {
     /// ledger knows.
     pub fn adopt(&self, rules: &Rules) {
         if self.table.len() > Table::most(rules.count()) {
-            self.table.keep(&rules.all_with_rests().map(|rule| rule.key().clone()).collect());
+            self.table.keep(|scope, name| rules.knows(scope, name));
         }
     }
 
@@ -185,17 +187,34 @@ impl Limits {
 
     /// How the tightest of some rules stand.
     #[must_use]
-    pub fn tightest(&self, rules: &[Arc<Rule>], now: Now) -> Tightest {
+    pub fn tightest(&self, rules: &Group, now: Now) -> Tightest {
         let frame = self.frame(now);
-        let all = rules.iter().filter_map(|r| Some((r, self.table.standing(r, &frame)?)));
-        Tightest::of(all)
+        let seats = self.table.seats(rules, &frame);
+        self.tightest_of(rules, &seats, &frame)
+    }
+
+    fn tightest_of(&self, rules: &Group, seats: &Seats, frame: &Frame) -> Tightest {
+        let mut tightest = Tightest::default();
+        seats.lock(rules).each(frame, |_, rule, state| {
+            tightest.add(rule, || state.standing(rule, frame));
+        });
+        tightest
     }
 
     /// The cheaper model that one of these budgets asks for, being nearly spent.
     #[must_use]
-    pub fn downgrade<'r>(&self, rules: &'r [Arc<Rule>], now: Now) -> Option<&'r Downgrade> {
+    pub fn downgrade(&self, rules: &Group, now: Now) -> Option<Box<Downgrade>> {
+        if rules.iter().all(|rule| rule.downgrade.is_none()) {
+            return None;
+        }
         let frame = self.frame(now);
-        rules.iter().find_map(|r| self.table.downgrade(r, &frame))
+        let mut found = None;
+        self.table.seats(rules, &frame).lock(rules).each(&frame, |_, rule, state| {
+            if found.is_none() && state.downgrades(rule) {
+                found.clone_from(&rule.downgrade);
+            }
+        });
+        found
     }
 
     /// Budgets among these rules that have no counter yet, each with its running period: what the
@@ -218,6 +237,19 @@ impl Limits {
     pub fn seed(&self, rule: &Rule, used: u64, now: Now) -> bool {
         self.table.seed(rule, used, &self.frame(now))
     }
+}
+
+/// A key that rests is refused here, whoever counts.
+fn rests(locked: &mut Locked<'_>, frame: &Frame) -> Option<Refusal> {
+    let mut refusal = None;
+    locked.each(frame, |_, rule, state| {
+        if rule.kind == Kind::Rest
+            && let Err(why) = state.fits(rule, 1, frame)
+        {
+            refusal = Some(Refusal { rule: rule.clone(), why });
+        }
+    });
+    refusal
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use super::counter::{Hold, Now, Standing, Why};
 use super::remote::Shared;
 use super::rule::{Exhausted, Measure, Rule};
-use super::table::{Ask, Used};
-use super::{Limits, Refusal};
+use super::table::{Ask, Seats, Used};
+use super::{Group, Limits, Refusal};
 use std::sync::Arc;
 
 /// A budget has reached its alert's threshold, for the first time in its period.
@@ -43,20 +43,17 @@ impl Tightest {
         self
     }
 
-    /// Of these standings.
-    pub(super) fn of<'a>(all: impl Iterator<Item = (&'a Arc<Rule>, Standing)>) -> Self {
-        let mut tightest = Self::default();
-        for (rule, standing) in all.filter(|(rule, _)| !rule.is_budget()) {
-            let place = match rule.measure() {
-                Some(Measure::Requests) => &mut tightest.requests,
-                Some(Measure::Tokens) => &mut tightest.tokens,
-                Some(Measure::Money) | None => continue,
-            };
-            if place.is_none_or(|other| standing.remaining < other.remaining) {
-                *place = Some(standing);
-            }
+    /// With one more rule, if it is one that counts here.
+    pub(super) fn add(&mut self, rule: &Rule, standing: impl FnOnce() -> Standing) {
+        let place = match rule.measure().filter(|_| !rule.is_budget()) {
+            Some(Measure::Requests) => &mut self.requests,
+            Some(Measure::Tokens) => &mut self.tokens,
+            Some(Measure::Money) | None => return,
+        };
+        let standing = standing();
+        if place.is_none_or(|other| standing.remaining < other.remaining) {
+            *place = Some(standing);
         }
-        tightest
     }
 }
 
@@ -65,7 +62,8 @@ impl Tightest {
 #[must_use]
 pub struct Reservation {
     limits: Arc<Limits>,
-    rules: Vec<Arc<Rule>>,
+    rules: Group,
+    seats: Seats,
     holds: Vec<Hold>,
     /// How Redis knows it, where there is one.
     shared: Option<Shared>,
@@ -75,8 +73,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    pub(super) fn new(limits: Arc<Limits>, rules: Vec<Arc<Rule>>, holds: Vec<Hold>) -> Self {
-        Self { limits, rules, holds, shared: None, seen: Vec::new(), open: true }
+    pub(super) fn new(limits: Arc<Limits>, rules: Group, seats: Seats, holds: Vec<Hold>) -> Self {
+        Self { limits, rules, seats, holds, shared: None, seen: Vec::new(), open: true }
     }
 
     pub(super) fn shared(mut self, shared: Shared, seen: Vec<Standing>) -> Self {
@@ -122,32 +120,39 @@ impl Reservation {
     /// The rule that cuts.
     pub fn grow(&mut self, used: &Used, now: Now) -> Result<(), Refusal> {
         let frame = self.limits.frame(now);
-        let table = &self.limits.table;
         let missing = |rule: &Rule, hold: &Hold| match rule.measure() {
             Some(Measure::Tokens | Measure::Money) => used.of(rule).saturating_sub(hold.amount),
             _ => 0,
         };
-        for (rule, hold) in self.rules.iter().zip(&self.holds) {
-            let more = missing(rule, hold);
+        let mut locked = self.seats.lock(&self.rules);
+        let mut refusal = None;
+        locked.each(&frame, |i, rule, state| {
+            let more = self.holds.get(i).map_or(0, |hold| missing(rule, hold));
             if more > 0
                 && rule.exhausted == Exhausted::Cut
-                && let Err(why) = table.fits(rule, more, &frame)
+                && let Err(why) = state.fits(rule, more, &frame)
             {
-                return Err(Refusal { rule: rule.clone(), why });
+                refusal.get_or_insert_with(|| Refusal { rule: rule.clone(), why });
             }
+        });
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
         let before = self.holds.clone();
-        let mut grown = Vec::new();
-        for (rule, hold) in self.rules.iter().zip(self.holds.iter_mut()) {
-            let more = missing(rule, hold);
-            if more > 0 {
-                let taken = table.take(rule, more, &frame);
+        let mut grown = vec![0; before.len()];
+        locked.each(&frame, |i, rule, state| {
+            let (Some(hold), Some(grown)) = (self.holds.get_mut(i), grown.get_mut(i)) else {
+                return;
+            };
+            *grown = missing(rule, hold);
+            if *grown > 0 {
+                let taken = state.take(rule, *grown);
                 // A period that began meanwhile takes the growth; the old one's hold is gone.
                 let old = if taken.period == hold.period { hold.amount } else { 0 };
-                *hold = Hold { amount: old.saturating_add(more), period: taken.period };
+                *hold = Hold { amount: old.saturating_add(*grown), period: taken.period };
             }
-            grown.push(more);
-        }
+        });
+        drop(locked);
         let remote = self.limits.remote.get();
         if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken)) {
             remote.grow(shared, &self.rules, &before, &grown);
@@ -162,12 +167,12 @@ impl Reservation {
         }
         let frame = self.limits.frame(now);
         let mut alerts = Vec::new();
-        for (rule, hold) in self.rules.iter().zip(&self.holds) {
-            if self.limits.table.settle(rule, *hold, used.of(rule), &frame) {
-                let used = self.limits.table.known(rule, &frame);
-                alerts.push(Alert { rule: rule.clone(), used });
+        self.seats.lock(&self.rules).each(&frame, |i, rule, state| {
+            let hold = self.holds.get(i).copied().unwrap_or_default();
+            if state.settle(rule, hold, used.of(rule), &frame) {
+                alerts.push(Alert { rule: rule.clone(), used: state.known() });
             }
-        }
+        });
         // Where Redis counts for all nodes it alone knows when a threshold is reached.
         if let (Some(remote), Some(shared)) = (self.limits.remote.get(), &self.shared) {
             remote.settle(shared, &self.rules, &self.holds, used);
@@ -179,10 +184,14 @@ impl Reservation {
     /// How the tightest rules stand now.
     #[must_use]
     pub fn tightest(&self, now: Now) -> Tightest {
-        if !self.seen.is_empty() {
-            return Tightest::of(self.rules.iter().zip(self.seen.iter().copied()));
+        let mut tightest = Tightest::default();
+        if self.seen.is_empty() {
+            return self.limits.tightest_of(&self.rules, &self.seats, &self.limits.frame(now));
         }
-        self.limits.tightest(&self.rules, now)
+        for (rule, standing) in self.rules.iter().zip(&self.seen) {
+            tightest.add(rule, || *standing);
+        }
+        tightest
     }
 
     /// What is held of rules that count tokens, for the event.
@@ -198,9 +207,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if std::mem::replace(&mut self.open, false) {
-            for (rule, hold) in self.rules.iter().zip(&self.holds) {
-                self.limits.table.give(rule, *hold);
-            }
+            self.seats.lock(&self.rules).give(&self.holds);
             let remote = self.limits.remote.get();
             if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken))
             {

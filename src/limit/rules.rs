@@ -1,6 +1,7 @@
 //! Every owner's rules, compiled: which of them a request is held against.
 
-use super::rule::{Kind, Owner, Rule, Scope};
+use super::owned::{Group, Owned, SCOPES};
+use super::rule::{Owner, Rule, Scope};
 use super::spec::{Spec, Twice};
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
@@ -18,19 +19,11 @@ pub enum DefaultOutput {
     Max,
 }
 
-/// One owner's rules.
-#[derive(Debug, Clone)]
-struct Owned {
-    spec: Spec,
-    rules: Vec<Arc<Rule>>,
-    rest: Arc<Rule>,
-}
-
 /// Every owner's rules.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// One map for each [`Scope`]; shared, since keys of the store are laid over a copy.
-    owners: [Arc<HashMap<Arc<str>, Owned>>; 5],
+    owners: [Arc<HashMap<Arc<str>, Arc<Owned>>>; SCOPES],
     /// For owners without a table.
     key_defaults: Spec,
     user_defaults: Spec,
@@ -67,7 +60,8 @@ impl Rules {
     /// Two of its rules are the same.
     pub fn add(&mut self, owner: &Owner, spec: Spec) -> Result<(), Twice> {
         let owned = self.compile(owner, spec)?;
-        Arc::make_mut(&mut self.owners[owner.scope as usize]).insert(owner.name.clone(), owned);
+        let owners = Arc::make_mut(&mut self.owners[owner.scope as usize]);
+        owners.insert(owner.name.clone(), Arc::new(owned));
         Ok(())
     }
 
@@ -77,8 +71,7 @@ impl Rules {
             Scope::User => spec.or(&self.user_defaults),
             _ => spec,
         };
-        let rules = spec.rules(owner, &self.zone)?;
-        Ok(Owned { spec, rules, rest: Arc::new(Rule::new(owner, "rest", "rest", Kind::Rest)) })
+        Owned::new(owner, spec, &self.zone)
     }
 
     /// Whether an owner has its table, or its defaults.
@@ -89,58 +82,30 @@ impl Rules {
 
     /// Every rule there is.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.owners.iter().flat_map(|scope| scope.values()).flat_map(|o| &o.rules)
+        self.owners.iter().flat_map(|scope| scope.values()).flat_map(|o| o.rules())
     }
 
     /// How many there are, the rest of each owner included.
     #[must_use]
     pub fn count(&self) -> usize {
         let owners = self.owners.iter().flat_map(|scope| scope.values());
-        owners.map(|owned| owned.rules.len() + 1).sum()
-    }
-
-    /// Every rule there is, and the rest of each owner.
-    pub fn all_with_rests(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        let owners = self.owners.iter().flat_map(|scope| scope.values());
-        owners.flat_map(|owned| owned.rules.iter().chain([&owned.rest]))
+        owners.map(|owned| owned.counted().len()).sum()
     }
 
     /// One owner's rules.
     pub fn of(&self, scope: Scope, name: &str) -> impl Iterator<Item = &Arc<Rule>> {
-        self.owners[scope as usize].get(name).into_iter().flat_map(|o| &o.rules)
+        self.owners[scope as usize].get(name).into_iter().flat_map(|o| o.rules())
     }
 
-    /// The rules that a request of these owners for this model at this endpoint is held against,
-    /// the widest owner's first.
+    /// The rules that a request of these owners for this model at this endpoint is held against.
     #[must_use]
-    pub fn gather(&self, owners: &[(Scope, &str)], model: &str, endpoint: &str) -> Vec<Arc<Rule>> {
-        let mut rules = Vec::new();
-        let mut rest = None;
-        for owned in self.owned(owners) {
-            rules.extend(owned.rules.iter().filter(|r| r.holds(model, endpoint)).cloned());
-            rest = Some(&owned.rest);
-        }
-        if let Some(rest) = rest.filter(|_| rules.iter().any(|r| r.penalty.is_some())) {
-            rules.push(rest.clone());
-        }
-        rules
-    }
-
-    /// The most tokens that one request of these owners may have, and whose word that is.
-    #[must_use]
-    pub fn largest_request(
+    pub fn gather<'a>(
         &self,
-        owners: &[(Scope, &str)],
+        owners: impl IntoIterator<Item = (Scope, &'a str)>,
         model: &str,
         endpoint: &str,
-    ) -> Option<(u64, Owner)> {
-        let bounds = self.owned(owners).filter_map(|owned| {
-            Some((owned.spec.largest_request(model, endpoint)?, owned.rest.owner.clone()))
-        });
-        bounds.min_by_key(|(most, _)| *most)
-    }
-
-    fn owned(&self, owners: &[(Scope, &str)]) -> impl Iterator<Item = &Owned> {
-        owners.iter().filter_map(|(scope, name)| self.owners[*scope as usize].get(*name))
+    ) -> Group {
+        let find = |(scope, name): (Scope, &str)| self.owners[scope as usize].get(name);
+        Group::new(owners.into_iter().filter_map(find), model, endpoint)
     }
 }

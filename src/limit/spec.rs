@@ -197,7 +197,7 @@ impl Budget {
         let (tail, name) = (format!("budget/{what}/{per}"), format!("{what} per {per}"));
         let mut rule = self.common.dress(Rule::new(owner, &tail, &name, kind));
         rule.alert = self.alert;
-        rule.downgrade.clone_from(&self.downgrade);
+        rule.downgrade = self.downgrade.clone().map(Box::new);
         rule
     }
 }

@@ -29,7 +29,7 @@ impl World {
     }
     fn ask(&self, rules: &[Arc<Rule>], tokens: u64) -> Result<Reservation, Refusal> {
         let tokens = Amount { sure: tokens, guess: 0 };
-        self.limits.reserve_here(rules.to_vec(), &Ask { tokens, money: tokens }, self.now)
+        self.limits.reserve_here(rules.into(), &Ask { tokens, money: tokens }, self.now)
     }
     fn settle(&self, r: Reservation, tokens: u64) {
         self.alerts(r, tokens);
@@ -121,7 +121,7 @@ fn what_never_fits_is_told_apart_and_a_guess_always_can() {
     assert_eq!(w.ask(&rules, 101).unwrap_err().why, Why::Never);
     let tokens = Amount { sure: 10, guess: 1024 };
     let ask = Ask { tokens, money: Amount::default() };
-    let held = w.limits.reserve_here(rules.to_vec(), &ask, w.now).unwrap();
+    let held = w.limits.reserve_here(rules[..].into(), &ask, w.now).unwrap();
     assert_eq!(held.tokens_held(), Some(100));
 }
 

@@ -24,6 +24,16 @@ impl Histogram {
         }
     }
 
+    /// All of what [`Self::pack`] wrote; of anything else as much as can be read.
+    pub fn add_packed(&mut self, mut bytes: &[u8]) {
+        let mut last = 0u64;
+        while let (Some(step), Some(n)) = (take(&mut bytes), take(&mut bytes)) {
+            last = last.saturating_add(step);
+            let sum = self.0.entry(last).or_default();
+            *sum = sum.saturating_add(n);
+        }
+    }
+
     /// Nothing was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -58,15 +68,10 @@ impl Histogram {
 
     /// What [`Self::pack`] wrote; of anything else as much as can be read.
     #[must_use]
-    pub fn unpack(mut bytes: &[u8]) -> Self {
-        let mut all = BTreeMap::new();
-        let mut last = 0u64;
-        while let (Some(step), Some(n)) = (take(&mut bytes), take(&mut bytes)) {
-            last = last.saturating_add(step);
-            let sum: &mut u64 = all.entry(last).or_default();
-            *sum = sum.saturating_add(n);
-        }
-        Self(all)
+    pub fn unpack(bytes: &[u8]) -> Self {
+        let mut all = Self::default();
+        all.add_packed(bytes);
+        all
     }
 }
 

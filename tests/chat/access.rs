@@ -155,6 +155,37 @@ async fn pages(gateway: &Gateway, names: &[String]) {
 }
 
 #[tokio::test]
+async fn what_a_key_does_not_say_its_user_and_the_defaults_do() {
+    let a = answering(Answer::default()).await;
+    let more = "[key_defaults]\nmodels = [\"m\"]\naliases = { quick = \"m\" }\ntags = [\"untold\"]\n\
+                end_users = true\nexpires = \"2020-01-01T00:00:00Z\"\n\
+                [user_defaults]\nmodels = [\"ok-*\"]\naliases = { name = \"ok-1\" }\n\
+                [users.ann]\nmodels = [\"m\", \"big\"]\naliases = { name = \"big\", own = \"big\" }\n\
+                [keys.silent]\nsecret = \"sk-silent\"\nexpires = \"2100-01-01T00:00:00Z\"\n\
+                [keys.ann]\nsecret = \"sk-ann\"\nuser = \"ann\"\nmodels = [\"*\"]\ntags = []\n\
+                end_users = false\nexpires = \"2100-01-01T00:00:00Z\"\naliases = { own = \"m\" }\n\
+                [keys.bob]\nsecret = \"sk-bob\"\nuser = \"bob\"\nmodels = [\"*\"]\n\
+                expires = \"2100-01-01T00:00:00Z\"\n[keys.over]\nsecret = \"sk-over\"\n";
+    let text = config(&a).replace(&toml::key(), "") + more;
+    let gateway = gateway(&text).await;
+    let ask = async |key: &str, model: &str| {
+        let ask = chat().key(key).model(model).set("user", "carla");
+        gateway.ask(&ask).await.status()
+    };
+    assert_eq!([ask("sk-silent", "quick").await, ask("sk-silent", "big").await], [200, 403]);
+    assert_eq!([ask("sk-ann", "own").await, ask("sk-ann", "name").await], [200, 200]);
+    assert_eq!(ask("sk-ann", "ok-1").await, 403, "the user's list holds beside the key's");
+    assert_eq!([ask("sk-bob", "name").await, ask("sk-bob", "m").await], [200, 403]);
+    assert_eq!(gateway.ask(&chat().key("sk-over")).await.error().1, "key_expired");
+    let events = gateway.events().await;
+    let told = |i: usize| (events[i]["tags"].clone(), events[i]["end_user"].clone());
+    assert_eq!(told(0), (json!(["untold"]), json!("carla")));
+    assert_eq!(told(2), (json!([]), Value::Null), "what it says itself holds");
+    let models: Vec<_> = [2, 3, 5].iter().map(|i| events[*i]["model"].clone()).collect();
+    assert_eq!(models, ["up-model", "big-model", "ok-1"], "a key's own names win over its user's");
+}
+
+#[tokio::test]
 async fn health_needs_no_key() {
     let a = answering(Answer::default()).await;
     let gateway = gateway(&config(&a)).await;

@@ -155,8 +155,20 @@ const OTHERS: &[(&str, &str)] = &[
     ("teams.search.limits.rpm", "1"),
     ("teams.search.limits.tpm", "1"),
     ("teams.search.budgets", "[]"),
+    ("users.alice.models", r#"["chat"]"#),
+    ("users.alice.aliases.best", r#""chat""#),
+    ("users.alice.max_budget_tier", r#""low""#),
     ("users.alice.limits.concurrent", "1"),
+    ("key_defaults.models", r#"["chat"]"#),
+    ("key_defaults.aliases.small", r#""gpt-4o""#),
+    ("key_defaults.tags", "[]"),
+    ("key_defaults.expires", r#""2031-01-01T00:00:00Z""#),
+    ("key_defaults.end_users", "true"),
+    ("key_defaults.max_budget_tier", r#""low""#),
     ("key_defaults.limits.rpm", "1"),
+    ("user_defaults.models", r#"["chat"]"#),
+    ("user_defaults.aliases.large", r#""chat""#),
+    ("user_defaults.max_budget_tier", r#""low""#),
     ("user_defaults.windows", r#"[{ tokens = 1, per = "day" }]"#),
     ("alerts.webhook", r#""http://other""#),
     ("alerts.time_zone", r#""Asia/Shanghai""#),
@@ -167,6 +179,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("redis.timeout", r#""60ms""#),
     ("redis.prefix", r#""x:""#),
     ("keys.laptop.secret", r#""env:SET""#),
+    ("keys.laptop.user", r#""x""#),
     ("keys.laptop.department", r#""none""#),
 ];
 
@@ -210,7 +223,8 @@ fn print(s: &Snapshot) -> String {
     let mut rules: Vec<_> = s.rules.all().collect();
     rules.sort_by(|a, b| a.id.cmp(&b.id));
     let ci = [(weir::limit::Scope::Key, "ci")];
-    let largest = s.rules.largest_request(&ci, "gpt-4o", "chat");
+    let largest = s.rules.gather(ci, "gpt-4o", "chat");
+    let largest = largest.largest_request("gpt-4o", "chat");
     let (zone, output) = (&s.rules.zone, s.rules.default_output);
     let redis = s.redis.as_ref().map(|r| {
         let password = r.password.as_ref().map(|p| p.expose().to_owned());
@@ -355,20 +369,9 @@ fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let defaults = part(&["models", "chat"], &["targets", "fallback"]).replace("[models.chat]", "");
     same(&format!("{model}{defaults}"), &model);
     same(&part(&["smart"], &["rules"]), "");
-    let examples = [
-        "hash",
-        "team",
-        "user",
-        "tags",
-        "models",
-        "aliases",
-        "max_budget_tier",
-        "expires",
-        "department",
-        "limits",
-        "windows",
-        "budgets",
-    ];
+    let examples = "hash team user tags models aliases max_budget_tier expires department limits \
+                    windows budgets";
+    let examples: Vec<&str> = examples.split(' ').collect();
     let key = "[keys.ci]\nsecret = \"env:SET\"\n";
     same(&format!("{key}{}", part(&["keys", "ci"], &examples).replace("[keys.ci]", "")), key);
 }

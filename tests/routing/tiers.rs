@@ -44,6 +44,21 @@ async fn the_lowest_tier_of_key_and_owners_holds() {
 }
 
 #[tokio::test]
+async fn the_tier_of_a_user_and_of_the_defaults_holds() {
+    let (a, b) = (answering(Answer::default()).await, answering(Answer::default()).await);
+    for more in [
+        "user = \"ann\"\n[users.ann]\nmax_budget_tier = \"low\"\n",
+        "user = \"ann\"\n[user_defaults]\nmax_budget_tier = \"low\"\n",
+        "[key_defaults]\nmax_budget_tier = \"low\"\n",
+    ] {
+        let gateway = tiered(&a, &b, more).await;
+        let ask = |tier: &str| chat().set("budget_tier", tier);
+        assert_eq!(gateway.ask(&ask("standard")).await.status(), 403, "{more}");
+        assert_eq!(gateway.ask(&ask("low")).await.status(), 200, "{more}");
+    }
+}
+
+#[tokio::test]
 async fn a_tier_that_nobody_knows_is_refused_and_a_tag_is_known() {
     let (a, b) = (answering(Answer::default()).await, answering(Answer::default()).await);
     let gateway = tiered(&a, &b, "").await;

@@ -10,10 +10,11 @@ mod link;
 pub use call::Caller;
 pub use link::Link;
 
-use super::counter::{Frame, Hold, Now, Standing, Why};
+use super::counter::{Frame, Hold, Now, Standing};
 use super::reservation::Alert;
 use super::rule::{Kind, Rule};
-use super::table::{Table, Used};
+use super::table::{Seats, Used};
+use super::{Group, Refusal};
 use call::{Call, Op, Said, Units, said};
 use std::fmt;
 use std::sync::Arc;
@@ -174,40 +175,43 @@ impl Remote {
     /// Takes `amounts` of every rule in Redis, or nothing of any.
     pub(super) async fn reserve(
         &self,
-        rules: &[Arc<Rule>],
+        (rules, seats): (&Group, &Seats),
         amounts: &[u64],
         caller: &Caller,
-        (table, now): (&Table, Now),
-    ) -> Result<Result<Vec<Standing>, (usize, Why)>, Away> {
+        frame: &Frame,
+    ) -> Result<Result<Vec<Standing>, Refusal>, Away> {
         if !self.is_up() {
             return Err(Away::Down);
         }
-        let frame = self.frame(table, now);
+        let frame = Frame { nodes: self.nodes(), ..*frame };
         let mut call = self.call(Op::Reserve, caller);
-        for (rule, n) in shared(rules).zip(amounts) {
-            let base = if rule.is_budget() { table.known(rule, &frame) } else { 0 };
-            self.add(&mut call, rule, Units { n: *n, base, ..Units::default() }, caller);
-        }
+        seats.lock(rules).each(&frame, |i, rule, state| {
+            // What is there of a rest is each node's own.
+            if let Some(n) = amounts.get(i).filter(|_| rule.kind != Kind::Rest) {
+                let units = Units { n: *n, base: state.known(), ..Units::default() };
+                self.add(&mut call, rule, units, caller);
+            }
+        });
         let answer = match self.link.load_full() {
             Some(link) => self.timed(link.invoke(&call)).await,
             None => None,
         };
         match answer.map(|value| said(&call, value)) {
             Some(Said::Taken(standings)) => {
-                for (rule, standing) in call.rules.iter().zip(&standings) {
-                    if rule.is_budget() {
-                        table.saw(rule, standing.used, &frame);
+                seats.lock(rules).each(&frame, |i, rule, state| {
+                    if let Some(standing) = standings.get(i) {
+                        state.saw(rule, standing.used, &frame);
                     }
-                }
+                });
                 Ok(Ok(standings))
             }
-            Some(Said::Refused(i, why)) => Ok(Err((i, why))),
+            Some(Said::Refused(rule, why)) => Ok(Err(Refusal { rule, why })),
             Some(Said::Late | Said::Odd) | None => {
                 // It may have run all the same, or still will.
                 let holds = amounts.iter().map(|n| Hold { amount: *n, period: 0 });
                 let mut release = self.call(Op::Release, caller);
                 for (rule, hold) in shared(rules).zip(holds) {
-                    self.release(&mut release, (rule, hold), caller, now);
+                    self.release(&mut release, (rule, hold), caller, frame.now);
                 }
                 self.tell(release);
                 Err(Away::Failed)
@@ -276,13 +280,7 @@ impl Remote {
     }
 
     /// Books what was used, when Redis can hear it.
-    pub(super) fn settle(
-        &self,
-        shared_by: &Shared,
-        rules: &[Arc<Rule>],
-        holds: &[Hold],
-        used: &Used,
-    ) {
+    pub(super) fn settle(&self, shared_by: &Shared, rules: &Group, holds: &[Hold], used: &Used) {
         let mut call = self.call(Op::Settle, &shared_by.caller);
         for (rule, hold) in held(rules, holds) {
             let units = Units { n: used.of(rule), hold, ..Units::default() };
@@ -292,7 +290,7 @@ impl Remote {
     }
 
     /// Gives everything back, when Redis can hear it.
-    pub(super) fn give(&self, shared_by: &Shared, rules: &[Arc<Rule>], holds: &[Hold]) {
+    pub(super) fn give(&self, shared_by: &Shared, rules: &Group, holds: &[Hold]) {
         let mut call = self.call(Op::Release, &shared_by.caller);
         for (rule, hold) in held(rules, holds) {
             self.add(&mut call, rule, Units { hold, ..Units::default() }, &shared_by.caller);
@@ -301,13 +299,7 @@ impl Remote {
     }
 
     /// Adds to a hold. `holds` is what it was before.
-    pub(super) fn grow(
-        &self,
-        shared_by: &Shared,
-        rules: &[Arc<Rule>],
-        holds: &[Hold],
-        more: &[u64],
-    ) {
+    pub(super) fn grow(&self, shared_by: &Shared, rules: &Group, holds: &[Hold], more: &[u64]) {
         let mut call = self.call(Op::Grow, &shared_by.caller);
         let held = rules.iter().zip(holds).zip(more).filter(|((r, _), _)| r.kind != Kind::Rest);
         for ((rule, hold), n) in held {
@@ -338,21 +330,14 @@ impl Remote {
     fn told(&self) {
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
-
-    fn frame(&self, table: &Table, now: Now) -> Frame {
-        table.frame(now, self.nodes())
-    }
 }
 
 /// The rules that Redis counts: a key's rest is each node's own.
-pub(super) fn shared(rules: &[Arc<Rule>]) -> impl Iterator<Item = &Arc<Rule>> {
+pub(super) fn shared(rules: &Group) -> impl Iterator<Item = &Arc<Rule>> {
     rules.iter().filter(|r| r.kind != Kind::Rest)
 }
 
-fn held<'a>(
-    rules: &'a [Arc<Rule>],
-    holds: &'a [Hold],
-) -> impl Iterator<Item = (&'a Arc<Rule>, Hold)> {
+fn held<'a>(rules: &'a Group, holds: &'a [Hold]) -> impl Iterator<Item = (&'a Arc<Rule>, Hold)> {
     rules.iter().zip(holds.iter().copied()).filter(|(r, _)| r.kind != Kind::Rest)
 }
 

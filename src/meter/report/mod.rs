@@ -1,7 +1,9 @@
 //! `weir report`: usage and cost from the ledger, as text.
 
 mod events;
+mod figures;
 mod find;
+mod names;
 mod print;
 mod query;
 mod read;
@@ -14,6 +16,8 @@ pub use query::{Column, Currency, Format, Query, column, columns, currency, mome
 pub use spent::{Owner, Spent, spent, spent_by};
 
 use crate::store;
+use figures::Sums;
+use names::{Key, Names};
 use std::path::Path;
 
 /// Why there is no report.
@@ -32,35 +36,27 @@ pub enum Error {
 /// # Errors
 /// [`Error::Store`].
 pub fn report(db: &Path, spool: &Path, query: &Query) -> Result<String, Error> {
-    let table = read::table(db, spool, query)?;
+    let mut table = read::table(db, spool, query)?;
     Ok(match query.format {
-        Format::Table => print::table(&table, query),
-        Format::Csv => print::csv(&table),
-        Format::Json => print::json(&table, query),
+        Format::Table => print::table(&mut table, query),
+        Format::Csv => print::csv(&mut table, query),
+        Format::Json => print::json(&mut table, query),
     })
 }
 
-/// One value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Cell {
-    /// There is none.
-    Null,
-    Text(String),
-    /// A number, exact, as JSON writes it.
-    Number(String),
-}
-
 /// What the ledger says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Table {
-    /// Names of the grouping columns, then of the figures.
-    columns: Vec<String>,
-    /// How many of them group.
-    by: usize,
+    /// The grouping columns.
+    by: Vec<String>,
+    /// Names of a group's figures.
+    figures: Vec<String>,
+    /// The groups' values.
+    names: Names,
     /// In order of the grouping columns.
-    rows: Vec<Vec<Cell>>,
-    /// The figures of all rows together.
-    total: Vec<Cell>,
+    rows: Vec<(Key, Sums)>,
+    /// All rows together.
+    total: Sums,
     /// Events in the spool that are in no row yet.
     lag: u64,
 }

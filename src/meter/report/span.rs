@@ -3,7 +3,8 @@
 
 use crate::meter::sums::{DAY, HOUR};
 
-const MICROS: i64 = 1_000_000;
+/// In a second.
+pub(super) const MICROS: i64 = 1_000_000;
 
 /// What a piece is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
