@@ -211,6 +211,25 @@ async fn an_error_that_is_told_keeps_both_connections() {
     assert_eq!((a.count(), a.connections()), (20, 1));
 }
 
+/// A failed try's connection is lost, since Pingora ends what it waits for with it. So a target
+/// that refuses is left alone for the time it names, or for a while.
+#[tokio::test]
+async fn a_target_that_refuses_each_request_is_not_connected_to_for_each_n10() {
+    for more in ["", "breaker = { min_requests = 1000 }\n"] {
+        let (a, b) = (provider(status(429)).await, answering(Answer::default()).await);
+        let a_table = toml::custom("a", "openai", &a.url(), more);
+        let model = toml::model("m", &["a/up-model", "b/up-model"]);
+        let config = [a_table, toml::openai("b", &b), model, toml::key()].concat();
+        let gateway = gateway(&config).await;
+        let mut client = gateway.client().await;
+        for _ in 0..100 {
+            assert_eq!(client.ask(&chat()).await.status(), 200);
+        }
+        assert!(a.connections() <= 3, "{more}: {} connections", a.connections());
+        assert_eq!((b.count(), b.connections()), (100, 1), "the other one's is kept");
+    }
+}
+
 /// The members of an attempt that the tables compare.
 pub fn attempt(event: &Value, n: usize) -> (String, u64, Option<String>) {
     let attempt = &event["attempts"][n];
