@@ -104,6 +104,23 @@ async fn a_provider_that_closes_its_idle_connections_loses_no_request() {
 }
 
 #[tokio::test]
+async fn a_provider_that_reads_each_request_and_closes_gets_no_more_than_the_tries_of_config() {
+    for end in [Action::Close, Action::Reset] {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let script: Script = Arc::new(move |request| match seen.fetch_add(1, Ordering::AcqRel) {
+            0 => Answer::default().reply(request),
+            _ => vec![end.clone()],
+        });
+        let a = provider(script).await;
+        let gateway = gateway(&toml::simple(&a)).await;
+        assert_eq!(gateway.ask(&chat()).await.status(), 200, "its connection is kept");
+        let reply = gateway.ask(&chat()).await;
+        assert_eq!(reply.error(), (502, "upstream_error".into()));
+        assert_eq!(a.count(), 1 + 2, "the kept connection's try and one on a new one");
+    }
+}
+
+#[tokio::test]
 async fn an_error_of_the_request_itself_ends_the_tries_at_once() {
     for (given, code, stays) in [
         (400, "invalid_request", 400),
