@@ -11,10 +11,13 @@ use pingora::{ErrorType, OrErr, Result};
 use std::time::Duration;
 use weir_filters::error::ApiError;
 use weir_filters::usage::NanoUsd;
+use weir_filters::wire::segment;
 
 const JSON: &str = "application/json";
 /// Headers that a proxied reply mostly has, ours and the framing.
 const PROXIED: usize = 14;
+/// `x-weir-dropped` is no longer: clients give a whole header block 8 KiB and more.
+const DROPPED_BYTES_MAX: usize = 2 << 10;
 const REQUESTS: [&str; 3] =
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
 const TOKENS: [&str; 3] =
@@ -98,12 +101,28 @@ fn proxied(headers: &mut HeaderMap, ticket: &Ticket) -> Result<()> {
         }
     }
     if !ticket.record.dropped.is_empty() {
-        headers.insert("x-weir-dropped", text(&ticket.record.dropped.join(", "))?);
+        headers.insert("x-weir-dropped", text(&listed(&ticket.record.dropped))?);
     }
     rates(headers, ticket);
     let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
     headers.insert(OVERHEAD.clone(), HeaderValue::from(micros));
     Ok(())
+}
+
+/// Names that a caller chose, in what a header may hold: they can be any text, and a thousand.
+fn listed(names: &[String]) -> String {
+    let mut out = String::new();
+    for name in names {
+        let name = segment(name);
+        if out.len() + name.len() > DROPPED_BYTES_MAX {
+            out.push_str(", ...");
+            break;
+        }
+        let comma = if out.is_empty() { "" } else { ", " };
+        out.push_str(comma);
+        out.push_str(&name);
+    }
+    out
 }
 
 /// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none.

@@ -227,7 +227,10 @@ pub async fn take(
         return Ok(Taken::Refused(refused));
     }
     match endpoint.kind {
-        Kind::Models => super::models::list(ticket),
+        Kind::Models => {
+            let query = session.req_header().uri.query().unwrap_or_default();
+            super::models::list(ticket, query)
+        }
         Kind::Model => super::models::one(ticket),
         Kind::Usage => Ok(match ticket.usage().await {
             Ok(page) => local(ticket, page.to_string().into())?,

@@ -27,7 +27,10 @@ fn claude_code_s_requests_become_chats_without_its_billing_header() {
         let text = sent.to_string();
         assert!(!text.contains("x-anthropic-billing-header"), "{}", case.id);
         assert!(!text.contains("cache_control"), "{}", case.id);
-        assert_eq!(dropped, ["cache_control", "context_management", "metadata", "thinking"]);
+        assert_eq!(
+            dropped,
+            ["cache_control", "context_management", "metadata.user_id", "thinking"]
+        );
         let tools = sent["tools"].as_array().unwrap();
         assert_eq!(tools.len(), body["tools"].as_array().unwrap().len());
         let roles: Vec<_> =

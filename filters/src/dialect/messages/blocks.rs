@@ -1,13 +1,23 @@
 //! Content blocks of a Messages request, and the parts of a chat that they become.
 
 use super::request::parse;
-use crate::chat::raw::{Members, Text, put_member, put_name, put_raw};
+use crate::chat::raw::{Members, Text, note_unread, put_member, put_name, put_raw};
 use crate::chat::wrong;
 use crate::error::ApiError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// Members of a block that are read, by its type.
+const OF_BLOCK: [(&str, &[&str]); 5] = [
+    // An answer's citations are the provider's, and nobody asks them back.
+    ("text", &["type", "text", "cache_control", "citations"]),
+    ("image", &["type", "source", "cache_control"]),
+    ("document", &["type", "source", "title", "cache_control"]),
+    ("tool_use", &["type", "id", "name", "input", "cache_control", "caller"]),
+    ("tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"]),
+];
 
 /// One block.
 #[derive(Debug)]
@@ -31,6 +41,7 @@ pub(super) enum Block<'a> {
         id: Text<'a>,
         name: Text<'a>,
         input: &'a RawValue,
+        cache: Option<&'a RawValue>,
     },
     Result {
         id: Text<'a>,
@@ -90,7 +101,11 @@ struct Shape<'a> {
 impl<'a> Block<'a> {
     /// # Errors
     /// A block without what its type needs.
-    pub(super) fn read(at: &str, raw: &'a RawValue) -> Result<Self, ApiError> {
+    pub(super) fn read(
+        at: &str,
+        raw: &'a RawValue,
+        unread: &mut Vec<String>,
+    ) -> Result<Self, ApiError> {
         if raw.get().starts_with('"') {
             return Ok(Self::Text { text: parse(at, raw)?, cache: None });
         }
@@ -99,6 +114,9 @@ impl<'a> Block<'a> {
             let param = format!("{at}.{name}");
             wrong(&param, &format!("{param} is missing"))
         };
+        if let Some((kind, known)) = OF_BLOCK.iter().find(|(kind, _)| *kind == &*shape.kind) {
+            note_unread(unread, &format!("messages.content.{kind}"), raw, known);
+        }
         let cache = shape.cache_control;
         Ok(match &*shape.kind {
             "text" => Self::Text { text: shape.text.ok_or_else(|| missing("text"))?, cache },
@@ -114,11 +132,12 @@ impl<'a> Block<'a> {
                 id: shape.id.ok_or_else(|| missing("id"))?,
                 name: shape.name.ok_or_else(|| missing("name"))?,
                 input: shape.input.ok_or_else(|| missing("input"))?,
+                cache,
             },
             "tool_result" => Self::Result {
                 id: shape.tool_use_id.ok_or_else(|| missing("tool_use_id"))?,
                 content: match shape.content {
-                    Some(raw) => content(&format!("{at}.content"), raw)?,
+                    Some(raw) => list(&format!("{at}.content"), raw, unread)?,
                     None => Vec::new(),
                 },
                 error: shape.is_error == Some(true),
@@ -156,8 +175,12 @@ impl<'a> Block<'a> {
             Self::Text { cache, .. }
             | Self::Image { cache, .. }
             | Self::File { cache, .. }
-            | Self::Result { cache, .. } => *cache,
-            _ => None,
+            | Self::Use { cache, .. } => *cache,
+            // Within a result a chat has no place for one.
+            Self::Result { cache, content, .. } => {
+                cache.or_else(|| content.iter().rev().find_map(Self::cache))
+            }
+            Self::Thinking { .. } | Self::Other { .. } => None,
         }
     }
 
@@ -166,12 +189,21 @@ impl<'a> Block<'a> {
     }
 }
 
-fn content<'a>(at: &str, raw: &'a RawValue) -> Result<Vec<Block<'a>>, ApiError> {
+/// The blocks of a content: one text, or a list.
+///
+/// # Errors
+/// The block at fault.
+pub(super) fn list<'a>(
+    at: &str,
+    raw: &'a RawValue,
+    unread: &mut Vec<String>,
+) -> Result<Vec<Block<'a>>, ApiError> {
     if raw.get().starts_with('"') {
         return Ok(vec![Block::Text { text: parse(at, raw)?, cache: None }]);
     }
     let list: Vec<&'a RawValue> = parse(at, raw)?;
-    list.into_iter().enumerate().map(|(n, raw)| Block::read(&format!("{at}[{n}]"), raw)).collect()
+    let each = list.into_iter().enumerate();
+    each.map(|(n, raw)| Block::read(&format!("{at}[{n}]"), raw, unread)).collect()
 }
 
 fn document<'a>(shape: Shape<'a>, at: &str) -> Result<Block<'a>, ApiError> {
