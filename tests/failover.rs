@@ -104,6 +104,23 @@ async fn a_provider_that_closes_its_idle_connections_loses_no_request() {
 }
 
 #[tokio::test]
+async fn a_provider_that_reads_each_request_and_closes_gets_no_more_than_the_tries_of_config() {
+    for end in [Action::Close, Action::Reset] {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let script: Script = Arc::new(move |request| match seen.fetch_add(1, Ordering::AcqRel) {
+            0 => Answer::default().reply(request),
+            _ => vec![end.clone()],
+        });
+        let a = provider(script).await;
+        let gateway = gateway(&toml::simple(&a)).await;
+        assert_eq!(gateway.ask(&chat()).await.status(), 200, "its connection is kept");
+        let reply = gateway.ask(&chat()).await;
+        assert_eq!(reply.error(), (502, "upstream_error".into()));
+        assert_eq!(a.count(), 1 + 2, "the kept connection's try and one on a new one");
+    }
+}
+
+#[tokio::test]
 async fn an_error_of_the_request_itself_ends_the_tries_at_once() {
     for (given, code, stays) in [
         (400, "invalid_request", 400),
@@ -209,6 +226,25 @@ async fn an_error_that_is_told_keeps_both_connections() {
         assert_eq!(client.ask(ask).await.error(), (502, "upstream_error".into()));
     }
     assert_eq!((a.count(), a.connections()), (20, 1));
+}
+
+/// A failed try's connection is lost, since Pingora ends what it waits for with it. So a target
+/// that refuses is left alone for the time it names, or for a while.
+#[tokio::test]
+async fn a_target_that_refuses_each_request_is_not_connected_to_for_each_n10() {
+    for more in ["", "breaker = { min_requests = 1000 }\n"] {
+        let (a, b) = (provider(status(429)).await, answering(Answer::default()).await);
+        let a_table = toml::custom("a", "openai", &a.url(), more);
+        let model = toml::model("m", &["a/up-model", "b/up-model"]);
+        let config = [a_table, toml::openai("b", &b), model, toml::key()].concat();
+        let gateway = gateway(&config).await;
+        let mut client = gateway.client().await;
+        for _ in 0..100 {
+            assert_eq!(client.ask(&chat()).await.status(), 200);
+        }
+        assert!(a.connections() <= 3, "{more}: {} connections", a.connections());
+        assert_eq!((b.count(), b.connections()), (100, 1), "the other one's is kept");
+    }
 }
 
 /// The members of an attempt that the tables compare.

@@ -19,7 +19,8 @@
 //!
 //! Elsewhere: requests (`weir_in_flight`, `max_requests`), client connections
 //! (`weir_open_connections`: four for each request that may be open, and less than half of the
-//! files that the process may have; beyond that `weir_connections_refused_total`), the spool (`weir_spool_bytes`), rows of the ledger (`retention`).
+//! files that the process may have; beyond that `weir_connections_refused_total`), the spool
+//! (`weir_spool_bytes`), rows of the ledger (`retention`).
 //! What has a fixed size and needs no watch: the flood guard's sketches (2 MiB), 256 admin
 //! connections, Pingora's pool (`upstream_idle`; it tells no number), one token and at most one
 //! rest for each credential.

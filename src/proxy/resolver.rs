@@ -196,6 +196,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_that_has_moved_is_followed_at_the_next_look_up() {
+        let resolver = Resolver::default();
+        let name: Name = ("localhost".into(), 80);
+        let old: SocketAddr = "127.9.9.9:80".parse().unwrap();
+        resolver.known.write().insert(name.clone(), Arc::new(Known::new(vec![old])));
+        assert_eq!(resolver.way(&base("localhost")).await.unwrap().address, old);
+        resolver.look_up(name.clone()).await.unwrap();
+        let new = resolver.way(&base("localhost")).await.unwrap().address;
+        assert!(new != old && new.ip().is_loopback(), "{new}");
+        // A look-up that fails leaves what was known.
+        let gone: Name = ("no-such-name.invalid".into(), 80);
+        resolver.known.write().insert(gone.clone(), Arc::new(Known::new(vec![old])));
+        assert!(resolver.look_up(gone).await.is_err());
+        assert_eq!(resolver.way(&base("no-such-name.invalid")).await.unwrap().address, old);
+    }
+
+    #[tokio::test]
     async fn a_name_without_an_address_is_asked_for_once_for_all_that_want_it() {
         let resolver = Arc::new(Resolver::default());
         let ask = |resolver: Arc<Resolver>| async move {

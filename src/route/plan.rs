@@ -56,6 +56,8 @@ pub struct Plan {
     /// The current target is asked although all its credentials rest by our own guess.
     insist: bool,
     tries_here: u32,
+    /// Pooled connections to it that had died, as it seemed.
+    dead_here: u32,
     keys_here: usize,
     /// How often this request has waited for a credential.
     waits: u32,
@@ -91,6 +93,7 @@ impl Plan {
             current: None,
             insist: false,
             tries_here: 0,
+            dead_here: 0,
             keys_here: 0,
             waits: 0,
             renewed: false,
@@ -224,6 +227,7 @@ impl Plan {
     /// The try that has begun does not count: its pooled connection had died before it.
     pub fn unbegin(&mut self) {
         self.tries_here = self.tries_here.saturating_sub(1);
+        self.dead_here += 1;
     }
 
     /// The current target is done with, without a try.
@@ -281,6 +285,11 @@ impl Plan {
     ) -> Next {
         let Some(choice) = self.current() else { return Next::Stop };
         let provider = choice.provider.clone();
+        if fault == Fault::ResetBeforeHeaders {
+            // A new connection is closed as well: then it was no accident of the pooled one, and
+            // that has most likely had the request too.
+            self.tries_here += std::mem::take(&mut self.dead_here);
+        }
         let retry = &provider.retry;
         let given_up = self.model.return_429 && fault == Fault::Status(429);
         let patient = asked.is_none_or(|wait| wait <= retry.max_backoff);
@@ -314,7 +323,8 @@ impl Plan {
             choice.live.latency(self.need.stream).touch(now);
             choice.provider.live(now).budget.earn();
         }
-        (self.tries_here, self.keys_here, self.counted, self.insist) = (0, 0, false, false);
+        (self.tries_here, self.dead_here) = (0, 0);
+        (self.keys_here, self.counted, self.insist) = (0, false, false);
     }
 
     fn leave(&mut self) {

@@ -43,6 +43,15 @@ impl H2 {
         let mut ready = soon("h2", self.send.clone().ready()).await.unwrap();
         ready.send_request(request, false).unwrap()
     }
+    /// The same where the other side may have ended the connection.
+    pub async fn try_open(&mut self, ask: &Ask) -> Option<(ResponseFuture, SendStream<Bytes>)> {
+        let mut request = http::Request::post(format!("http://gateway{}", ask.path));
+        for (name, value) in &ask.headers {
+            request = request.header(name, value);
+        }
+        let mut ready = soon("h2", self.send.clone().ready()).await.ok()?;
+        ready.send_request(request.body(()).unwrap(), false).ok()
+    }
     /// Sends a request and reads the reply's head.
     pub async fn begin(&mut self, ask: &Ask) -> (Head, RecvStream) {
         let (response, mut body) = self.open(ask).await;

@@ -77,3 +77,28 @@ async fn strangers_that_leave_in_the_middle_of_a_head_write_nothing_into_the_log
     assert_eq!(weir.ask(&chat()).await.status(), 200);
     assert_eq!(weir.stderr(), before);
 }
+
+/// The frames of HTTP/2 (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut out = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    out.extend([kind, flags]);
+    out.extend(stream.to_be_bytes());
+    out.extend(payload);
+    out
+}
+
+#[tokio::test]
+async fn an_h2_head_that_never_ends_does_not_keep_its_connection() {
+    let provider = answering(Answer::default()).await;
+    let weir = Weir::with(&toml::simple(&provider), server("idle = \"1s\""), &[]).await;
+    let mut client = Client::connect(weir.port).await;
+    let settings = frame(4, 0, 0, &[]);
+    // HEADERS without END_HEADERS: CONTINUATION is due, and does not come.
+    let half = frame(1, 0, 1, &[0x83]);
+    client.send(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &half].concat()).await;
+    let closed = async { while weir.metric("weir_open_connections", &[]).await != Some(0.0) {} };
+    soon("the connection to be closed", closed).await;
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+    assert_eq!(weir.events(1).await.len(), 1, "what never was a request has no event");
+    drop(client);
+}

@@ -173,3 +173,28 @@ async fn a_reset_h2_stream_ends_alone() {
     assert_eq!(h2.ask(&chat()).await.status(), 200);
     assert_eq!(provider.count(), n + 1);
 }
+
+/// Streams that are reset as soon as they are open, as an attack would (CVE-2023-44487).
+#[tokio::test]
+async fn streams_that_are_reset_by_the_thousand_leave_nothing_behind() {
+    let provider = answering(Answer::default()).await;
+    let weir = Weir::start(&toml::simple(&provider)).await;
+    let mut h2 = H2::connect(weir.port).await;
+    let mut opened = 0;
+    for _ in 0..2_000 {
+        // The gateway may end such a connection; then there is another one.
+        match h2.try_open(&streamed()).await {
+            Some(stream) => drop(stream),
+            None => h2 = H2::connect(weir.port).await,
+        }
+        opened += 1;
+    }
+    assert_eq!(opened, 2_000);
+    weir.idle().await;
+    assert_eq!(weir.ask(&streamed()).await.status(), 200);
+    let mut other = H2::connect(weir.port).await;
+    assert_eq!(other.ask(&chat()).await.status(), 200);
+    drop((h2, other));
+    let closed = async { while weir.metric("weir_open_connections", &[]).await != Some(0.0) {} };
+    soon("every connection to be closed", closed).await;
+}
