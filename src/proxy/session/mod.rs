@@ -12,6 +12,8 @@ mod delegate;
 mod hold;
 mod part;
 
+use body::Room;
+
 pub use body::Feed;
 pub use clock::{Clock, Timer};
 
@@ -111,9 +113,10 @@ impl Downstream {
         }
     }
 
-    /// Waits for the client's next move while our own timers run. Never ends by itself: an error
-    /// says what ended the wait. This is polled whenever Pingora waits for the provider.
-    async fn watch(&mut self) -> Result<Option<Bytes>> {
+    /// Waits for the client's next move while our own timers run. Ends by itself only with the
+    /// next piece of the body, where `room` is waited for: an error says what ended the wait.
+    /// This is polled whenever Pingora waits for the provider.
+    async fn watch(&mut self, room: Option<Arc<Room>>) -> Result<Option<Bytes>> {
         loop {
             let deadline = self.control.clock.next();
             let next = self.hold.sooner(deadline.map(|(at, _)| at));
@@ -126,6 +129,13 @@ impl Downstream {
                 read = self.inner.read_body_or_idle(true) => return read,
                 () = self.sleep.as_mut() => true,
                 () = self.bell.as_mut() => false,
+                () = back(room.as_deref()) => {
+                    let piece = self.control.exchange().feed.next_piece();
+                    if piece.is_some() {
+                        return Ok(piece);
+                    }
+                    continue;
+                }
             };
             if !fired {
                 return Error::e_explain(CUT, "the drain time is over");
@@ -201,6 +211,14 @@ impl Downstream {
             () = late => Error::e_explain(STALLED, "the client does not read"),
             () = self.bell.as_mut() => Error::e_explain(STALLED, "the client does not read"),
         }
+    }
+}
+
+/// When another piece of the body may be handed out.
+async fn back(room: Option<&Room>) {
+    match room {
+        Some(room) => room.back().await,
+        None => std::future::pending().await,
     }
 }
 
