@@ -160,13 +160,13 @@ impl Ticket {
     }
 
     /// A running stream has used more than it holds, and a rule cuts it.
-    pub fn outgrown(&mut self, tap: &mut Tap) -> bool {
+    pub fn outgrown<'t>(&mut self, tap: impl FnOnce() -> &'t mut Tap) -> bool {
         let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
         let price = self.price();
         let Some(reservation) = self.taken.reservation.as_mut().filter(|r| r.watches()) else {
             return false;
         };
-        let output = tap.counter.total();
+        let output = tap().counter.total();
         let usage = Usage { input: prompt, output, ..Usage::default() };
         let money = price.map_or(0, |p| p.cost(&usage).0);
         let used = Used { requests: 1, tokens: usage.total(), money };

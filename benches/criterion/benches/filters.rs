@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark stops at the first surprise")]
 
 use bytes::Bytes;
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Bencher, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use weir_benches::{anthropic_stream, chat_body, openai_stream};
 use weir_filters::dialect::{Api, Memo};
 use weir_filters::tokens::{self, Channel, Counter, Encoding};
-use weir_filters::wire::{Ask, Params, Quirks, ReplyContext, Step, Wire};
+use weir_filters::wire::{Ask, End, Params, Quirks, ReplyContext, Step, WIRES, Wire};
 use weir_filters::{peek, sse};
 
 /// Words of a stream: as many as a short answer has.
@@ -32,10 +32,8 @@ fn bodies(c: &mut Criterion) {
     group.finish();
 }
 
-fn streams(c: &mut Criterion) {
-    let mut group = c.benchmark_group("stream of 100 words");
-    group.throughput(Throughput::Elements(WORDS as u64));
-    let context = |asked: bool| ReplyContext {
+fn context(asked: bool) -> ReplyContext {
+    ReplyContext {
         usage_asked: asked,
         strip_usage: !asked,
         id: "chatcmpl-bench".into(),
@@ -43,7 +41,58 @@ fn streams(c: &mut Criterion) {
         model: "m".into(),
         encoding: Some(Encoding::O200k),
         prompt_tokens: 12,
-    };
+    }
+}
+
+/// Every wire's filter, as bytes a second; an element of the next group is one of these events.
+fn wires(c: &mut Criterion) {
+    let mut group = c.benchmark_group("a wire's stream to chat");
+    Encoding::O200k.preload();
+    for (name, wire) in WIRES {
+        let Some(stream) = weir_benches::wire_stream(name, WORDS) else { continue };
+        group.throughput(Throughput::Bytes(stream.len() as u64));
+        let pieces = pieces(stream);
+        group.bench_function(*name, |b| run(b, Api::Chat, *wire, &pieces, true));
+    }
+    group.finish();
+}
+
+/// What passes as it came: in large chunks, and in those of 200 bytes that a provider sends.
+fn passing(c: &mut Criterion) {
+    let mut group = c.benchmark_group("passing");
+    for (name, text, events) in [("events of 64 KB", 64 << 10, 16), ("events of 200 B", 50, 100)] {
+        let stream = weir_benches::openai_events(text, events);
+        group.throughput(Throughput::Bytes(stream.len() as u64));
+        let pieces = stream.split_inclusive(|byte| *byte == b'\n');
+        let pieces: Vec<_> = pieces.map(Bytes::copy_from_slice).collect();
+        let pieces: Vec<_> = pieces.chunks(2).map(|two| Bytes::from(two.concat())).collect();
+        group.bench_function(name, |b| run(b, Api::Chat, Wire::OpenAi, &pieces, true));
+    }
+    group.finish();
+}
+
+fn run(b: &mut Bencher<'_>, api: Api, wire: Wire, pieces: &[Bytes], asked: bool) {
+    let memo = memo(api, wire);
+    b.iter_batched(
+        || api.stream(wire, memo.clone(), context(asked)),
+        |mut reply| {
+            let (mut step, mut complete) = (Step::default(), false);
+            for piece in pieces {
+                reply.feed(piece.clone(), &mut step);
+                complete |= matches!(step.end.take(), Some(End::Complete { .. }));
+                step.out.clear();
+            }
+            reply.finish(true, &mut step);
+            assert!(complete || matches!(step.end, Some(End::Complete { .. })));
+            reply.tap().usage
+        },
+        BatchSize::SmallInput,
+    );
+}
+
+fn streams(c: &mut Criterion) {
+    let mut group = c.benchmark_group("stream of 100 words");
+    group.throughput(Throughput::Elements(WORDS as u64));
     Encoding::O200k.preload();
     let openai = pieces(openai_stream(WORDS));
     let anthropic = pieces(anthropic_stream(WORDS));
@@ -70,22 +119,7 @@ fn streams(c: &mut Criterion) {
         ("responses over anthropic", Api::Responses, Wire::Anthropic, &anthropic, true),
     ];
     for (name, api, wire, pieces, asked) in cases {
-        let memo = memo(api, wire);
-        group.bench_function(name, |b| {
-            b.iter_batched(
-                || api.stream(wire, memo.clone(), context(asked)),
-                |mut reply| {
-                    let mut step = Step::default();
-                    for piece in pieces {
-                        reply.feed(piece.clone(), &mut step);
-                        step.out.clear();
-                    }
-                    reply.finish(true, &mut step);
-                    reply.tap().counter.total()
-                },
-                BatchSize::SmallInput,
-            );
-        });
+        group.bench_function(name, |b| run(b, api, wire, pieces, asked));
     }
     group.finish();
 }
@@ -135,5 +169,5 @@ fn pieces(stream: Vec<u8>) -> Vec<Bytes> {
     stream.chunks(READ).map(Bytes::copy_from_slice).collect()
 }
 
-criterion_group!(benches, bodies, streams, counting);
+criterion_group!(benches, bodies, wires, passing, streams, counting);
 criterion_main!(benches);

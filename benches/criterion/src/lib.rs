@@ -1,5 +1,9 @@
 //! Inputs that the benchmarks share, so that all of them measure the same thing.
 
+mod wires;
+
+pub use wires::stream as wire_stream;
+
 /// A chat body whose one message is `size` bytes of English.
 #[must_use]
 pub fn chat_body(size: usize) -> Vec<u8> {
@@ -15,6 +19,16 @@ pub fn chat_body(size: usize) -> Vec<u8> {
 /// A stream of OpenAI chunks, each of one word.
 #[must_use]
 pub fn openai_stream(words: usize) -> Vec<u8> {
+    openai_chunks(" quick", words)
+}
+
+/// A stream of `events` OpenAI chunks, each with about `size` bytes of English.
+#[must_use]
+pub fn openai_events(size: usize, events: usize) -> Vec<u8> {
+    openai_chunks(&"quick brown foxes ".repeat(size.div_ceil(18)), events)
+}
+
+fn openai_chunks(text: &str, events: usize) -> Vec<u8> {
     let chunk = |delta: &str, finish: &str| {
         format!(
             "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\
@@ -23,8 +37,9 @@ pub fn openai_stream(words: usize) -> Vec<u8> {
         )
     };
     let mut out = chunk(r#"{"role":"assistant","content":""}"#, "null");
-    for _ in 0..words {
-        out.push_str(&chunk(r#"{"content":" quick"}"#, "null"));
+    let said = chunk(&format!("{{\"content\":\"{text}\"}}"), "null");
+    for _ in 0..events {
+        out.push_str(&said);
     }
     out.push_str(&chunk("{}", "\"stop\""));
     out.push_str("data: [DONE]\n\n");

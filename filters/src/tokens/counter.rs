@@ -4,8 +4,15 @@ use super::{Encoding, RUN_BYTES_MAX, Tally, count, cut};
 use crate::usage::Source;
 use std::collections::HashMap;
 
-/// A tail is counted once it holds this much and a safe cut: fewer, longer calls are cheaper.
-const BATCH_BYTES_MIN: usize = 1 << 10;
+/// A tail is counted once it holds this much and a safe cut. Most answers are shorter, and most
+/// providers tell what they used: then nothing is ever counted. Two thousand streams that hold so
+/// much each hold 32 MB.
+const FIRST_BYTES_MIN: usize = 16 << 10;
+/// The same of every other text, of which a stream may have many.
+const OTHER_BYTES_MIN: usize = 4 << 10;
+/// When someone asks, a tail longer than this is counted up to its last safe cut and let go, so
+/// that who asks often has little counted twice.
+const ASKED_BYTES_MIN: usize = 1 << 10;
 /// Texts that are kept apart (choices × channels). A provider that opens more than this many is
 /// broken or hostile: the rest share one tail, for some tokens of error and no memory.
 const TAILS_MAX: usize = 128;
@@ -23,12 +30,15 @@ pub enum Channel {
     Tool(u32),
 }
 
-/// Counts a stream's text as it passes: deltas gather in a tail and are counted in batches of 1 KiB
-/// or more at safe cuts, so that no byte is tokenised twice and the sum equals the whole text's
-/// count. Holds at most [`RUN_BYTES_MAX`] bytes for each of at most 130 texts.
+/// Counts a stream's text as it passes: deltas gather in a tail and are counted in batches at safe
+/// cuts, or when someone asks; no byte is tokenised twice but those of a short tail, and the sum
+/// equals the whole text's count. Holds at most 16 KiB of the first choice's content, and 4 KiB for
+/// each of at most 130 other texts; of a run without a safe cut [`RUN_BYTES_MAX`] more.
 #[derive(Debug)]
 pub struct Counter {
     encoding: Option<Encoding>,
+    /// The first choice's content, which is all that most answers have.
+    first: Tail,
     tails: HashMap<(u32, Channel), Tail>,
     /// What the full map has no room for: reasoning, and the rest.
     shared: [Tail; 2],
@@ -67,6 +77,7 @@ impl Counter {
     pub fn new(encoding: Option<Encoding>) -> Self {
         Self {
             encoding,
+            first: Tail::default(),
             tails: HashMap::new(),
             shared: [Tail::default(), Tail::default()],
             counted: Sums::default(),
@@ -87,12 +98,16 @@ impl Counter {
             return;
         };
         let key = (choice, channel);
+        if key == (0, Channel::Content) {
+            self.counted.other += self.first.push(delta, encoding, FIRST_BYTES_MIN);
+            return;
+        }
         let tail = if self.tails.len() < TAILS_MAX || self.tails.contains_key(&key) {
             self.tails.entry(key).or_default()
         } else {
             &mut self.shared[usize::from(reasoning)]
         };
-        *self.counted.of(reasoning) += tail.push(delta, encoding);
+        *self.counted.of(reasoning) += tail.push(delta, encoding, OTHER_BYTES_MIN);
     }
 
     /// Some text has passed.
@@ -135,25 +150,39 @@ impl Counter {
             .tails
             .iter_mut()
             .filter(|((_, channel), _)| (*channel == Channel::Reasoning) == reasoning);
+        let first = (!reasoning).then_some(&mut self.first);
         let tails = own.map(|(_, tail)| tail).chain([&mut self.shared[usize::from(reasoning)]]);
-        let waiting: u64 = tails.map(|tail| tail.tokens(encoding)).sum();
-        *self.counted.of(reasoning) + waiting
+        let (mut counted, mut waiting) = (0, 0);
+        for tail in tails.chain(first) {
+            if tail.text.len() >= ASKED_BYTES_MIN {
+                counted += tail.settle(encoding);
+            }
+            waiting += tail.tokens(encoding);
+        }
+        let sum = self.counted.of(reasoning);
+        *sum += counted;
+        *sum + waiting
     }
 }
 
 impl Tail {
     /// Takes a delta; tokens of the text that it let go.
-    fn push(&mut self, delta: &str, encoding: Encoding) -> u64 {
+    fn push(&mut self, delta: &str, encoding: Encoding, batch: usize) -> u64 {
         self.text.push_str(delta);
         self.known = None;
-        if self.text.len() < BATCH_BYTES_MIN {
-            return 0;
+        match self.text.len() < batch {
+            true => 0,
+            false => self.settle(encoding),
         }
+    }
+
+    /// Counts up to the last safe cut; tokens of the text that it let go.
+    fn settle(&mut self, encoding: Encoding) -> u64 {
         let at = match cut::last_safe(&self.text, self.seen, self.text.len()) {
             Some(at) => at,
             None if self.text.len() >= RUN_BYTES_MAX => self.text.len(),
+            // The last letter's neighbour is still to come.
             None => {
-                // the last character's neighbour is still to come
                 self.seen = cut::floor(&self.text, self.text.len() - 1);
                 return 0;
             }
@@ -161,8 +190,8 @@ impl Tail {
         let tokens = count(&self.text[..at], encoding);
         self.text.drain(..at);
         self.text.shrink_to(RUN_BYTES_MAX);
-        self.seen = 0;
-        // what is left has no safe cut, so only its length can be wrong
+        (self.seen, self.known) = (0, None);
+        // What is left has no safe cut, so only its length can be wrong.
         if self.text.len() < RUN_BYTES_MAX {
             return tokens;
         }

@@ -40,6 +40,88 @@ fn sealed_thinking_survives_a_loop_through_responses() {
     assert!(!sent.to_string().contains("c2VhbA=="));
 }
 
+/// A call with its seal, as each provider that seals sends it.
+fn sealed_by(wire: Wire) -> Bytes {
+    let body = match wire {
+        Wire::Bedrock => json!({"stopReason": "tool_use", "usage":
+            {"inputTokens": 3, "outputTokens": 5, "totalTokens": 8},
+            "output": {"message": {"role": "assistant", "content": [
+                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2VhbA=="}}},
+                {"toolUse": {"toolUseId": "t1", "name": "f", "input": {"a": 1}}}]}}}),
+        Wire::Gemini | Wire::Vertex => json!({"candidates": [{"finishReason": "STOP", "content":
+            {"role": "model", "parts": [{"thoughtSignature": "c2VhbA==",
+                "functionCall": {"name": "f", "args": {"a": 1}}}]}}],
+            "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 5}}),
+        _ => return sealed(),
+    };
+    body.to_string().into()
+}
+
+/// The request that goes on where a reply ended: what it said as it came, and the call's result.
+fn going_on(api: Api, reply: &Value) -> Value {
+    let schema = json!({"type": "object"});
+    match api {
+        Api::Messages => {
+            let content = reply["content"].as_array().unwrap();
+            let call = content.iter().find(|block| block["type"] == "tool_use").unwrap();
+            let result =
+                json!([{"type": "tool_result", "tool_use_id": call["id"], "content": "x"}]);
+            json!({"model": "m", "max_tokens": 4000, "messages": [
+                {"role": "user", "content": "go"}, {"role": "assistant", "content": content},
+                {"role": "user", "content": result}],
+                "thinking": {"type": "enabled", "budget_tokens": 1024},
+                "tools": [{"name": "f", "input_schema": schema}]})
+        }
+        Api::Responses => {
+            let output = reply["output"].as_array().unwrap();
+            let call = output.iter().find(|item| item["type"] == "function_call").unwrap();
+            let mut input = vec![json!({"role": "user", "content": "go"})];
+            input.extend(output.iter().cloned());
+            input.push(json!({"type": "function_call_output", "call_id": call["call_id"],
+                              "output": "x"}));
+            json!({"model": "m", "input": input, "max_output_tokens": 4000,
+                   "tools": [{"type": "function", "name": "f", "parameters": schema}]})
+        }
+        _ => {
+            let said = &reply["choices"][0]["message"];
+            json!({"model": "m", "max_tokens": 4000, "messages": [
+                {"role": "user", "content": "go"}, said,
+                {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "x"}],
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]})
+        }
+    }
+}
+
+#[test]
+fn a_seal_survives_a_tool_loop_of_every_dialect_at_every_provider_that_seals() {
+    for (wire, model) in [
+        (Wire::Anthropic, "claude-sonnet-4-5"),
+        (Wire::Bedrock, "anthropic.claude-sonnet-4-5-v1:0"),
+        (Wire::Gemini, "gemini-3-pro"),
+        (Wire::Vertex, "gemini-3-pro"),
+    ] {
+        let to = To { model, ..To::new(wire) };
+        for api in [Api::Chat, Api::Messages, Api::Responses] {
+            let (_, _, memo) = to.ask(api, &hello(api));
+            let whole = api.whole(wire, &memo, sealed_by(wire), context()).unwrap();
+            let next = going_on(api, &serde_json::from_slice(&whole.body).unwrap());
+            let (sent, dropped, _) = to.ask(api, &next);
+            let text = sent.to_string();
+            assert_eq!(text.matches("c2VhbA==").count(), 1, "{api:?} {wire:?} {text}");
+            assert!(text.contains("{\"a\":1}"), "{api:?} {wire:?} {text}");
+            assert_eq!(dropped, [""; 0], "{api:?} {wire:?}");
+            // A provider that is none of the seal's is not shown it, and the caller is told.
+            let (sent, dropped, _) = To::new(Wire::OpenAi).ask(api, &next);
+            let shown = api == Api::Chat && matches!(wire, Wire::Anthropic | Wire::Bedrock);
+            assert_eq!(sent.to_string().contains("c2VhbA=="), shown, "{api:?} {wire:?} {sent}");
+            let seals = api != Api::Chat && matches!(wire, Wire::Anthropic | Wire::Bedrock);
+            let names = ["messages.content.thinking", "input.reasoning.encrypted_content"];
+            let told = dropped.iter().any(|name| names.contains(&name.as_str()));
+            assert_eq!(told, seals, "{api:?} {wire:?} {dropped:?}");
+        }
+    }
+}
+
 #[test]
 fn a_message_that_came_as_json_is_a_stream_all_the_same() {
     let (_, _, memo) = To::new(Wire::Anthropic).ask(Api::Messages, &hello(Api::Messages));

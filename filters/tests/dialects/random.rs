@@ -162,7 +162,8 @@ fn read(wire: Wire, sent: &Value) -> Vec<Said> {
     if !system.is_empty() {
         all.push(Said::System(system));
     }
-    let turns = if sent["contents"].is_array() { &sent["contents"] } else { &sent["messages"] };
+    let turns = [&sent["contents"], &sent["input"]["messages"], &sent["messages"]];
+    let turns = turns.into_iter().find(|turns| turns.is_array()).unwrap_or(&Value::Null);
     for turn in list(turns) {
         let role = turn["role"].as_str().unwrap_or_default();
         let say = |text: String| match role {
@@ -222,8 +223,16 @@ fn joined(all: Vec<Said>) -> Vec<Said> {
 }
 
 /// Qianfan's first chat has one function call a turn and no parallel ones: its own tests hold it.
-const WIRES: [Wire; 6] =
-    [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Bedrock, Wire::Ollama, Wire::Cohere];
+const WIRES: [Wire; 8] = [
+    Wire::OpenAi,
+    Wire::Azure,
+    Wire::Anthropic,
+    Wire::Gemini,
+    Wire::Bedrock,
+    Wire::Ollama,
+    Wire::Cohere,
+    Wire::DashScope,
+];
 pub const APIS: [Api; 3] = [Api::Chat, Api::Messages, Api::Responses];
 
 proptest! {
@@ -245,4 +254,75 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn any_chat_comes_back_through_the_dialect_that_reads_a_wire_s_request(
+        system in words(),
+        turns in proptest::collection::vec(turn(), 0..4),
+        last in words(),
+        options in options(),
+    ) {
+        let mut body = body(Api::Chat, &system, &turns, &last);
+        body.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        if body["tools"].as_array().unwrap().is_empty() {
+            for name in ["tool_choice", "parallel_tool_calls"] {
+                body.as_object_mut().unwrap().remove(name);
+            }
+        }
+        // Into Messages, and out of it as callers of Messages are read.
+        let (there, dropped, _) = To::new(Wire::Anthropic).ask(Api::Chat, &body);
+        prop_assert!(dropped.is_empty(), "{:?} {}", dropped, there);
+        let to = To { model: "gpt-5", ..To::new(Wire::OpenAi) };
+        let (back, dropped, _) = to.ask(Api::Messages, &there);
+        prop_assert!(dropped.is_empty(), "{:?} {}", dropped, back);
+        let (said, want) = (joined(read(Wire::OpenAi, &back)), facts(&system, &turns, &last));
+        prop_assert_eq!(&said, &joined(want), "{}", there);
+        for name in ["max_completion_tokens", "stop", "user", "tool_choice"] {
+            prop_assert_eq!(&back[name], &body[name], "{} {}", name, there);
+        }
+        // Messages has no word for calls in parallel but the one that forbids them.
+        prop_assert_eq!(back["parallel_tool_calls"] == false, body["parallel_tool_calls"] == false);
+        prop_assert_eq!(text(&back["reasoning_effort"]), text(&body["reasoning_effort"]));
+        let schema = |chat: &Value| chat["response_format"]["json_schema"]["schema"].clone();
+        prop_assert_eq!(schema(&back), schema(&body));
+        prop_assert_eq!(declared(&back), declared(&body), "{}", there);
+    }
+}
+
+/// Options of a chat that Messages has too, in words of both.
+fn options() -> impl Strategy<Value = Value> {
+    let choice = prop_oneof![Just(json!("auto")), Just(json!("none")), Just(Value::Null),];
+    (
+        1_u64..100_000,
+        proptest::collection::vec("[A-Z]{1,5}", 1..4),
+        "[a-z0-9]{1,20}",
+        choice,
+        prop::option::of(any::<bool>()),
+        any::<bool>(),
+    )
+        .prop_map(|(limit, stop, user, choice, parallel, schema)| {
+            let mut options = json!({"max_completion_tokens": limit, "stop": stop, "user": user});
+            if !choice.is_null() {
+                options["tool_choice"] = choice;
+            }
+            // Whoever calls nothing calls nothing twice, and Messages cannot say both.
+            if let Some(parallel) = parallel.filter(|_| options["tool_choice"] != "none") {
+                options["parallel_tool_calls"] = parallel.into();
+                if options.get("tool_choice").is_none() {
+                    options["tool_choice"] = "auto".into();
+                }
+            }
+            if schema {
+                options["response_format"] = json!({"type": "json_schema", "json_schema": {
+                    "name": "output", "schema": {"type": "object", "required": ["a"]}}});
+            }
+            options
+        })
+}
+
+/// Names and schemas of a chat's tools.
+fn declared(chat: &Value) -> Vec<(String, Value)> {
+    let of =
+        |tool: &Value| (text(&tool["function"]["name"]), tool["function"]["parameters"].clone());
+    list(&chat["tools"]).into_iter().map(of).collect()
 }

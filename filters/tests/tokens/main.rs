@@ -137,6 +137,24 @@ proptest! {
     }
 
     #[test]
+    fn asking_on_the_way_changes_no_count(
+        text in texts(),
+        times in 1_usize..40,
+        ask in proptest::collection::vec(any::<bool>(), 1..20),
+    ) {
+        let text = text.repeat(times);
+        let mut counter = Counter::new(Some(Encoding::O200k));
+        let mut asks = ask.iter().cycle();
+        for delta in deltas(&text, &[700, 3, 41]) {
+            counter.push(0, Channel::Content, delta);
+            if *asks.next().unwrap() {
+                counter.total();
+            }
+        }
+        prop_assert_eq!(counter.total(), count(&text, Encoding::O200k));
+    }
+
+    #[test]
     fn an_estimate_is_the_published_formula(text in any::<String>()) {
         let ascii = text.chars().filter(char::is_ascii).count() as u64;
         let wide = text.chars().count() as u64 - ascii;

@@ -114,7 +114,7 @@ impl Exchange {
                     && let Some(ticket) = self.ticket.as_mut()
                 {
                     self.unwatched = 0;
-                    if ticket.outgrown(filter.tap()) {
+                    if ticket.outgrown(|| filter.tap()) {
                         self.limit_cut = true;
                         filter.cut(&mut step);
                     }

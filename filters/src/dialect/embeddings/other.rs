@@ -125,11 +125,7 @@ fn one(
         }
         Wire::DashScope => {
             put_member(&mut body, "model", ask.model);
-            put_name(&mut body, "input");
-            body.push(b'{');
-            put_texts(&mut body, "texts", inputs);
-            body.push(b'}');
-            put_dashscope(&mut body, kind, dimensions);
+            put_dashscope(&mut body, inputs, kind, dimensions);
             "/services/embeddings/text-embedding/text-embedding".to_owned()
         }
         Wire::Bedrock if cohere_at(wire, ask.model) => {
@@ -199,7 +195,12 @@ fn dashscope_type(kind: &str) -> Option<&'static str> {
     }
 }
 
-fn put_dashscope(out: &mut Vec<u8>, kind: Option<&str>, size: Option<&str>) {
+/// `input`, and `parameters` where there are any.
+fn put_dashscope(out: &mut Vec<u8>, texts: &[&RawValue], kind: Option<&str>, size: Option<&str>) {
+    put_name(out, "input");
+    out.push(b'{');
+    put_texts(out, "texts", texts);
+    out.push(b'}');
     let mut parameters = b"{".to_vec();
     if let Some(size) = size {
         put_raw(&mut parameters, "dimension", size);
