@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 pub mod anthropic;
 pub mod bedrock;
+mod claude;
 pub mod cohere;
 pub mod dashscope;
 mod edit;
