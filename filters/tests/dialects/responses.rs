@@ -86,6 +86,41 @@ fn adjacent_items_of_the_assistant_are_one_message() {
 }
 
 #[test]
+fn items_of_the_provider_s_own_tools_may_hold_whatever_they_like() {
+    let body = with(
+        "input",
+        json!([
+            {"role": "user", "content": "go"},
+            {"type": "tool_search_call", "call_id": null, "execution": "server",
+             "arguments": {"paths": ["crm"]}, "status": "completed"},
+            {"type": "tool_search_output", "tools": [], "output": {"x": 1}},
+            {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}, "input": [1]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 1.0}},
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+        ]),
+    );
+    let (sent, dropped) = to_chat(&body);
+    let call = &sent["messages"][1]["tool_calls"][0]["function"];
+    assert_eq!(call, &json!({"name": "f", "arguments": "{\"a\":1.0}"}));
+    let want = ["input.shell_call", "input.tool_search_call", "input.tool_search_output"];
+    assert_eq!(dropped, want);
+}
+
+#[test]
+fn a_file_s_address_reaches_who_can_fetch_it_and_is_named_elsewhere() {
+    let content = json!([{"type": "input_file", "file_url": "https://x.invalid/a.pdf"},
+        {"type": "input_text", "text": "well?"}]);
+    let body = with("input", json!([{"role": "user", "content": content}]));
+    let (sent, dropped) = to_chat(&body);
+    assert_eq!(sent["messages"][0]["content"], "well?");
+    assert_eq!(dropped, ["input.content.input_file"]);
+    let (sent, dropped, _) = To::new(Wire::Anthropic).ask(Api::Responses, &body);
+    let want = json!({"type": "url", "url": "https://x.invalid/a.pdf"});
+    assert_eq!(sent["messages"][0]["content"][0]["source"], want);
+    assert!(dropped.is_empty());
+}
+
+#[test]
 fn reasoning_comes_back_within_tool_loops_where_the_provider_wants_it() {
     let body = with(
         "input",
