@@ -32,12 +32,7 @@ fn try_model(model: &str, body: &str) -> Result<Outgoing, ApiError> {
     build(model, body, &Params::default(), 0)
 }
 
-fn build(
-    model: &str,
-    body: &str,
-    params: &Params,
-    max_output: u64,
-) -> Result<Outgoing, ApiError> {
+fn build(model: &str, body: &str, params: &Params, max_output: u64) -> Result<Outgoing, ApiError> {
     let peek = peek::chat(Bytes::copy_from_slice(body.as_bytes())).expect("a body that is taken");
     let ask = Ask {
         peek: &peek,

@@ -122,9 +122,10 @@ fn models_without_budgets_are_steered_by_an_effort() {
     let own = r#""thinking":{"type":"between_tools"},"reasoning_effort":"high""#;
     assert_eq!(of_model("claude-sonnet-5-5", own).json["thinking"]["type"], "between_tools");
     assert!(of_model("claude-opus-5", r#""reasoning_effort":"none""#).dropped.is_empty());
-    assert_eq!(of_model("claude-opus-5", r#""reasoning_effort":"x""#).dropped, [
-        "reasoning_effort"
-    ]);
+    assert_eq!(
+        of_model("claude-opus-5", r#""reasoning_effort":"x""#).dropped,
+        ["reasoning_effort"]
+    );
 }
 
 #[test]

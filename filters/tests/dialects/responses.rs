@@ -153,16 +153,21 @@ fn forms_efforts_and_choices_are_said_in_a_chat_s_words() {
     body["parallel_tool_calls"] = json!(false);
     body["include"] = json!(["reasoning.encrypted_content"]);
     let (sent, dropped) = to_chat(&body);
-    let want = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required",
-        "tools": [{"type": "function", "function": {"name": "f"}}]}});
-    assert_eq!(sent["tool_choice"], want);
+    assert_eq!(sent["tool_choice"], json!({"type": "function", "function": {"name": "f"}}));
     let want = json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true,
         "schema": {"type": "object"}}});
     assert_eq!((&sent["response_format"], &sent["max_tokens"]), (&want, &json!(5)));
     assert_eq!(sent["parallel_tool_calls"], false);
     assert_eq!(sent["tools"][0]["function"]["strict"], true);
     assert_eq!(sent["tools"][1]["function"]["parameters"]["required"], json!(["input"]));
-    assert_eq!(dropped, ["reasoning.effort", "text.verbosity"]);
+    assert_eq!(dropped, ["reasoning.effort", "text.verbosity", "tool_choice.allowed_tools"]);
+    // Nobody but OpenAI's own chat knows such a choice.
+    let (sent, _, _) = To::new(Wire::Azure).ask(Api::Responses, &body);
+    let want = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required",
+        "tools": [{"type": "function", "function": {"name": "f"}}]}});
+    assert_eq!(sent["tool_choice"], want);
+    body["tool_choice"]["mode"] = json!("auto");
+    assert_eq!(to_chat(&body).0["tool_choice"], "auto");
 }
 
 #[test]
