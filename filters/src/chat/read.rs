@@ -90,6 +90,10 @@ fn message<'a>(at: &str, raw: Raw<'a>) -> Result<Message<'a>, ApiError> {
     if let Some(refusal) = shape.refusal {
         content.push(Part { body: PartBody::Text(refusal), cache_control: None });
     }
+    let mut thinking_blocks = shape.thinking_blocks.unwrap_or_default();
+    if role == Role::Assistant {
+        content.retain(|part| !is_thought(part, &mut thinking_blocks));
+    }
     let calls = shape.tool_calls.unwrap_or_default().into_iter().enumerate();
     let tool_calls = calls
         .map(|(n, one)| tool_call(&format!("{at}.tool_calls[{n}]"), one))
@@ -100,9 +104,20 @@ fn message<'a>(at: &str, raw: Raw<'a>) -> Result<Message<'a>, ApiError> {
         name: shape.name,
         tool_calls,
         tool_call_id: shape.tool_call_id,
-        thinking_blocks: shape.thinking_blocks.unwrap_or_default(),
+        thinking_blocks,
         cache_control: shape.cache_control,
     })
+}
+
+/// Reasoning among the parts, as Mistral writes its own and some clients Anthropic's: it is kept
+/// only where it can be given back.
+fn is_thought<'a>(part: &Part<'a>, blocks: &mut Vec<Thinking<'a>>) -> bool {
+    let PartBody::Other(kind, raw) = &part.body else { return false };
+    if !matches!(&**kind, "thinking" | "redacted_thinking") {
+        return false;
+    }
+    blocks.extend(serde_json::from_str::<Thinking<'a>>(raw.get()));
+    true
 }
 
 fn parts<'a>(at: &str, raw: Raw<'a>) -> Result<Vec<Part<'a>>, ApiError> {

@@ -100,6 +100,20 @@ fn a_begun_answer_goes_on_without_thinking() {
     assert_eq!(sent.json.get("thinking"), None::<&Value>);
 }
 
+#[test]
+fn thoughts_among_the_parts_go_back_where_they_are_sealed_and_away_where_not() {
+    let sent = ask(
+        r#"[{"role":"user","content":"go"},{"role":"assistant","content":[
+            {"type":"thinking","thinking":[{"type":"text","text":"hm"}]},
+            {"type":"thinking","thinking":"hm","signature":"s"},
+            {"type":"text","text":"a"}]},{"role":"user","content":"on"}]"#,
+        "",
+    );
+    let want = json!([{"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "a"}]);
+    assert_eq!(sent.json["messages"][1]["content"], want);
+}
+
 /// A request of a model by this name.
 fn of_model(model: &str, more: &str) -> super::Sent {
     let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{more}}}"#);

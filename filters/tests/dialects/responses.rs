@@ -171,6 +171,23 @@ fn forms_efforts_and_choices_are_said_in_a_chat_s_words() {
 }
 
 #[test]
+fn pictures_are_items_of_their_own() {
+    let images = json!([{"index": 0, "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,AAA="}}, {"type": "odd"}]);
+    let (_, _, memo) = To::new(Wire::OpenAi).ask(Api::Responses, &hello(Api::Responses));
+    let deltas = [json!({"content": "see"}), json!({"images": images}), json!({"content": "!"})];
+    let got = filter(Api::Responses, Wire::OpenAi, memo, &[chunks(&deltas, "stop")], true);
+    let text = String::from_utf8(got.out).unwrap();
+    let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    let items = last["response"]["output"].as_array().unwrap();
+    let kinds: Vec<_> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["message", "image_generation_call", "message"]);
+    assert_eq!((&items[1]["result"], &items[1]["status"]), (&json!("AAA="), &json!("completed")));
+    assert_eq!(responses::stream(text.as_bytes()).text, "see!");
+}
+
+#[test]
 fn no_response_is_kept_and_that_is_said() {
     for (member, value) in [
         ("previous_response_id", json!("resp_1")),
