@@ -229,7 +229,7 @@ impl Writer<'_> {
     }
 
     fn call(&mut self, id: &str, tool: Tool, arguments: &str) {
-        let name = self.names.give(tool);
+        let name = self.names.called(tool);
         let calls = &mut self.assistant.calls;
         put_comma(calls);
         calls.push(b'{');
