@@ -297,10 +297,14 @@ impl ProxyHttp for Proxy {
         let Some(control) = c.control.as_ref() else {
             return FailToProxy { error_code: 0, can_reuse_downstream: false };
         };
-        Downstream::uninstall(&mut session.downstream_session, control);
+        let later = Downstream::uninstall(&mut session.downstream_session, control);
         session.set_keepalive(None);
         let gone = intake::is_client(error);
         let last = control.exchange().last_words(gone);
+        // What was said before the failure comes before it.
+        if !gone && Downstream::settle(&mut session.downstream_session, later).await.is_err() {
+            return FailToProxy { error_code: 0, can_reuse_downstream: false };
+        }
         // A client that is gone meanwhile needs no answer, and its event is written.
         let _ = match last {
             relay::Last::Nothing => Ok(()),
