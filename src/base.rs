@@ -98,6 +98,9 @@ impl Glob {
     /// Whether the whole of `name` fits. Linear in `name` for each `*`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
+        if self.0 == "*" {
+            return true;
+        }
         let mut parts = self.0.split('*');
         let Some(first) = parts.next() else { return name.is_empty() };
         let Some(mut rest) = name.strip_prefix(first) else { return false };

@@ -127,8 +127,7 @@ fn what_the_contract_names_for_later_is_refused_by_name() {
         p(&format!("[providers.ollama.models.x]\nprice = {{ input = 0, output = 0, {line} }}"))
     };
     let refused = [
-        "[admin]\ntls = {}".to_owned(),
-        "[store]\nurl = \"postgres://u:p@h/db\"".into(),
+        "[store]\nurl = \"postgres://u:p@h/db\"".to_owned(),
         p("proxy = \"socks5://x\""),
         price("batch = 0.5"),
         price("input_audio = 1.0"),

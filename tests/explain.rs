@@ -6,20 +6,6 @@ use std::process::Output;
 
 const SECRET: &str = "sk-planted-9f8e7d6c5b4a";
 
-/// Every wire with the lines its table needs.
-const WIRES: &[(&str, &str)] = &[
-    ("openai", ""),
-    ("azure", "api_version = \"2024-10-21\"\n"),
-    ("anthropic", ""),
-    ("gemini", "auth = \"query:key\"\n"),
-    ("ollama", "auth = \"bearer\"\n"),
-    ("cohere", ""),
-    ("qianfan", ""),
-    ("dashscope", ""),
-    ("vertex", ""),
-    ("bedrock", ""),
-];
-
 fn bodies(model: &str) -> [(&'static str, Value); 4] {
     let messages = json!([{"role": "user", "content": "héllo"}]);
     let chat = json!({"model": model, "messages": messages, "max_tokens": 7, "stream": true,
@@ -48,17 +34,10 @@ fn all(output: &Output) -> (i32, String) {
 async fn what_is_explained_is_what_a_provider_gets_in_every_dialect_and_wire() {
     let error = json!({"error": {"message": "no", "type": "x", "code": null}});
     let a = provider(fixed(vec![Action::json(400, &error)])).await;
-    let tables = WIRES.iter().map(|(wire, more)| {
-        format!(
-            "[providers.{wire}]\nwire = \"{wire}\"\nbase_url = \"http://127.0.0.1:{}/base\"\n\
-             api_keys = [{{ name = \"main\", value = \"{SECRET}\" }}]\n{more}",
-            a.port()
-        )
-    });
-    let weir = Weir::start(&(tables.collect::<String>() + &toml::key())).await;
+    let weir = Weir::start(&(wires::tables(&a, SECRET) + &toml::key())).await;
     let file = weir.path().join("body.json");
     let mut compared = 0;
-    for (wire, _) in WIRES {
+    for (wire, _) in wires::WIRES {
         for (path, body) in bodies(&format!("{wire}/up-model")) {
             std::fs::write(&file, body.to_string()).unwrap();
             let arguments = ["explain", "--key", "test", "--json", "--endpoint", path, "--body"];
@@ -93,7 +72,7 @@ async fn what_is_explained_is_what_a_provider_gets_in_every_dialect_and_wire() {
             compared += 1;
         }
     }
-    assert!(compared > 2 * WIRES.len(), "{compared}");
+    assert!(compared > 2 * wires::WIRES.len(), "{compared}");
 }
 
 fn routed(a: &Provider, b: &Provider) -> String {

@@ -30,6 +30,7 @@ mod redis;
 mod routing;
 mod session;
 mod stream;
+mod strict;
 mod systemd;
 mod tidy;
 mod timeouts;

@@ -74,6 +74,82 @@ async fn random_users_and_models_mint_no_series() {
     assert!(!text.contains("user-1") && !text.contains("no-such-model"), "{text}");
 }
 
+/// Tables as the module that shows them lists them.
+fn listed() -> BTreeSet<String> {
+    let text = include_str!("../src/observe/tables.rs");
+    let rows = text.lines().filter_map(|l| l.strip_prefix("//! | `")?.split_once('`'));
+    rows.map(|(name, _)| name.to_owned()).filter(|name| name != "table").collect()
+}
+
+#[tokio::test]
+async fn every_table_shows_how_full_it_is_and_none_is_beyond_its_ceiling() {
+    let far = answering(Answer::default()).await;
+    // Any name is a model of `a`, and each makes a target.
+    let provider = toml::openai("a", &far).replace("up-model", "*");
+    let key = toml::key() + "limits = { rpm = 100000 }\n";
+    let weir = Weir::start(&[provider, key].concat()).await;
+    let mut client = Client::connect(weir.port).await;
+    let models = 1_100;
+    for i in 0..models {
+        let reply = client.ask(&chat().model(&format!("a/model-{i}"))).await;
+        assert_eq!(reply.status(), 200, "{}", reply.text());
+    }
+    counted(&weir, "weir_requests_total", &[], f64::from(models)).await;
+    let text = metrics(&weir).await;
+    let tables = listed();
+    assert_eq!(labels(&text, "weir_table_entries", "table"), tables);
+    assert_eq!(labels(&text, "weir_table_entries_max", "table"), tables);
+    for table in &tables {
+        let of = async |name: &str| weir.metric(name, &[("table", table)]).await.unwrap();
+        let (entries, max) = (of("weir_table_entries").await, of("weir_table_entries_max").await);
+        assert!(entries <= max, "{table}: {entries} of {max}");
+    }
+    let full = async |table: &str| weir.metric("weir_table_entries", &[("table", table)]).await;
+    assert_eq!(full("learned_outputs").await, Some(1_000.0));
+    assert_eq!(full("targets").await, Some(1_001.0), "and one state for all others");
+    assert_eq!(full("request_body_bytes").await, Some(0.0));
+    assert!(full("limit_counters").await >= Some(1.0));
+}
+
+#[tokio::test]
+async fn connections_beyond_their_ceiling_are_closed_and_those_below_it_served() {
+    let far = answering(Answer::default()).await;
+    let tables = Tables { server: "max_requests = 10".into(), ..Tables::default() };
+    let weir = Weir::with(&toml::simple(&far), tables, &[]).await;
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit { current: files.maximum, maximum: files.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, most).unwrap();
+    if files.maximum.is_some_and(|n| n < 4_096) {
+        return crate::harness::skip("this test needs 4096 files");
+    }
+    let mut open = Vec::new();
+    for _ in 0..1_100 {
+        open.push(Client::connect(weir.port).await);
+    }
+    // 1024 are few enough to be let in whatever `max_requests` says; ours may share them with a
+    // probe of the harness.
+    let start = Instant::now();
+    while weir.metric("weir_connections_refused_total", &[]).await < Some(76.0) {
+        assert!(start.elapsed() < PATIENCE, "connections above the ceiling stay open");
+    }
+    assert!(weir.metric("weir_open_connections", &[]).await <= Some(1_024.0));
+    assert_eq!(weir.stderr().matches("too many client connections").count(), 1);
+    let first = open.first_mut().unwrap();
+    assert_eq!(first.ask(&chat()).await.status(), 200, "who was there before is served");
+    assert!(open.last_mut().unwrap().closed().await);
+    open.truncate(500);
+    counted_at_most(&weir, "weir_open_connections", 600.0).await;
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+}
+
+async fn counted_at_most(weir: &Weir, name: &str, most: f64) {
+    let start = Instant::now();
+    while weir.metric(name, &[]).await > Some(most) {
+        assert!(start.elapsed() < PATIENCE, "{name} stays above {most}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_request_moves_its_metrics_by_what_it_used() {
     let far = answering(Answer::default()).await;

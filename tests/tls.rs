@@ -5,7 +5,7 @@ use crate::harness::h2c::H2;
 use crate::harness::tls::{Papers, connect, wrapper};
 use crate::harness::*;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A gateway with a TLS listener under these papers; its port.
 async fn start(provider: &Provider, papers: &Papers, more: &str) -> (Weir, u16) {
@@ -131,6 +131,101 @@ async fn who_does_not_shake_hands_or_sends_no_request_is_let_go_without_a_line()
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(h2.ask(&chat()).await.status(), 200, "an open connection waits longer than a head");
     assert_eq!(weir.stderr(), before);
+}
+
+/// Half a ClientHello (RFC 8446, section 5.1): a record's head that says 512 bytes, and a few.
+const HALF_A_HELLO: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+
+#[tokio::test]
+async fn a_handshake_that_never_ends_has_a_heads_time() {
+    let provider = answering(Answer::default()).await;
+    let authority = Papers::authority();
+    let (weir, port) = start(&provider, &authority.issue("localhost"), "header = \"300ms\"").await;
+    let before = weir.stderr();
+    // One says nothing, one stops in its first record, one drips it.
+    let silent = Client::connect(port).await;
+    let mut half = Client::connect(port).await;
+    half.send(HALF_A_HELLO).await;
+    let mut drips = Client::connect(port).await;
+    let drip = tokio::spawn(async move {
+        for byte in HALF_A_HELLO.iter().cycle() {
+            if !drips.try_send(&[*byte]).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let begun = Instant::now();
+    for mut client in [silent, half] {
+        assert!(client.closed().await);
+    }
+    soon("the end of the third", drip).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let mut h2 = H2::over(connect(&authority, port, "h2").await.unwrap()).await;
+    assert_eq!(h2.ask(&chat()).await.status(), 200, "others are not kept by them");
+    assert_eq!(weir.stderr(), before);
+    assert!(weir.metric("weir_open_connections", &[]).await <= Some(2.0));
+}
+
+#[tokio::test]
+async fn the_admin_side_speaks_tls_and_shows_a_new_certificate_without_a_restart() {
+    let provider = answering(Answer::default()).await;
+    let (old, new) = (Papers::authority(), Papers::authority());
+    let admin = "tls = { cert = \"cert.pem\", key = \"file:key.pem\" }\n";
+    let tables = Tables { admin: admin.into(), ..Tables::default() };
+    let mut weir = Weir::prepare(&toml::simple(&provider), tables, &[]).await;
+    write(weir.path(), &old.issue("localhost"));
+    weir.run();
+    weir.ready().await;
+    let banner = format!("admin on https://127.0.0.1:{}\n", weir.admin);
+    let said = || std::fs::read_to_string(weir.path().join("stdout.log")).unwrap();
+    found("the banner", || said().contains(&banner).then_some(())).await;
+    let get = |path: &str| Ask::get(path).key(crate::harness::binary::TOKEN);
+    let plain = wrapper(&old, weir.admin).await;
+    let mut client = Client::connect(plain).await;
+    assert_eq!(client.ask(&get("/metrics")).await.status(), 200);
+    assert_eq!(client.ask(&get("/admin/v1/keys")).await.status(), 200, "and it is kept");
+    assert!(connect(&Papers::authority(), weir.admin, "http/1.1").await.is_err());
+    // Plain HTTP is not spoken there, and neither a silent caller nor a wrong one keeps others.
+    let silent = Client::connect(weir.admin).await;
+    let mut wrong = Client::connect(weir.admin).await;
+    wrong.send(&get("/metrics").bytes()).await;
+    assert!(wrong.closed().await || wrong.closed().await);
+    write(weir.path(), &new.issue("localhost"));
+    soon("the new certificate", async {
+        while connect(&new, weir.admin, "http/1.1").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(client.ask(&get("/health/ready")).await.status(), 200, "open connections go on");
+    // Without TLS altogether: said, and not done before a restart.
+    let text = std::fs::read_to_string(weir.config()).unwrap().replace(admin, "");
+    std::fs::write(weir.config(), text).unwrap();
+    let told = || weir.stderr().contains("needs restart: admin.tls").then_some(());
+    found("the warning", told).await;
+    assert!(connect(&new, weir.admin, "http/1.1").await.is_ok());
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_token_and_tls_open_the_admin_side_beyond_loopback() {
+    let papers = Papers::authority().issue("localhost");
+    let weir = Weir::prepare("", Tables::default(), &[]).await;
+    write(weir.path(), &papers);
+    let config = weir.path().join("x.toml");
+    for (token, sound) in [("token = \"secret\"", true), ("", false)] {
+        let tls = "tls = { cert = \"cert.pem\", key = \"key.pem\" }";
+        let text = format!("[admin]\nlisten = \"0.0.0.0:9180\"\n{tls}\n{token}\n");
+        std::fs::write(&config, text).unwrap();
+        assert_eq!(weir::config::load(&config).is_ok(), sound, "{token}");
+    }
+    std::fs::write(&config, "[admin]\ntls = { cert = \"cert.pem\" }\n").unwrap();
+    let faults = weir::config::load(&config).unwrap_err();
+    assert_eq!(
+        faults[0].to_string().rsplit_once("x.toml:").unwrap().1,
+        "2: admin.tls: needs a key"
+    );
 }
 
 #[tokio::test]

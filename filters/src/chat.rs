@@ -45,6 +45,9 @@ pub struct Chat<'a> {
     pub reasoning_effort: Option<Text<'a>>,
     /// Every other member that is not null, as it came.
     pub rest: Vec<(&'a str, &'a RawValue)>,
+    /// Paths of what stands inside of messages, tools and the format and has no place in this
+    /// shape, once each: `messages.audio`, `tools.function.examples`.
+    pub unread: Vec<String>,
 }
 
 /// A number with the digits it was written in.
@@ -97,6 +100,9 @@ pub struct Message<'a> {
     pub tool_call_id: Option<Text<'a>>,
     /// `thinking_blocks` as replies of [`reply`] carry them.
     pub thinking_blocks: Vec<Thinking<'a>>,
+    /// `reasoning_content` of a message that calls tools and has no `thinking_blocks`, which say it
+    /// too. Of an answer that is over no provider wants it back.
+    pub reasoning_content: Option<Text<'a>>,
     /// `cache_control` of the whole message.
     pub cache_control: Option<&'a RawValue>,
 }
@@ -249,11 +255,11 @@ impl<'a> Chat<'a> {
 
     fn take(&mut self, name: &'a str, raw: &'a RawValue) -> Result<(), ApiError> {
         match name {
-            "messages" => self.messages = read::messages(raw)?,
-            "tools" => self.tools = read::tools(raw)?,
+            "messages" => self.messages = read::messages(raw, &mut self.unread)?,
+            "tools" => self.tools = read::tools(raw, &mut self.unread)?,
             "tool_choice" => self.tool_choice = Some(read::tool_choice(raw)?),
             "parallel_tool_calls" => self.parallel_tool_calls = Some(parse(name, raw)?),
-            "response_format" => self.response_format = Some(read::format(raw)?),
+            "response_format" => self.response_format = Some(read::format(raw, &mut self.unread)?),
             "temperature" => self.temperature = Some(read::number(name, raw)?),
             "top_p" => self.top_p = Some(read::number(name, raw)?),
             "stop" if raw.get().starts_with('[') => self.stop = parse(name, raw)?,

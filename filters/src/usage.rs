@@ -105,6 +105,18 @@ pub enum Source {
     Estimated,
 }
 
+impl Source {
+    /// As events write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Counted => "counted",
+            Self::Estimated => "estimated",
+        }
+    }
+}
+
 /// Billionths of a US dollar.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

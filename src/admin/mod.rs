@@ -4,6 +4,7 @@
 //! `admin.token`, and without one in config there is no such path.
 
 mod answer;
+mod door;
 mod keys;
 mod ledger;
 mod teams;
@@ -21,6 +22,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use door::Door;
 use ring::{hmac, rand};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -76,11 +78,14 @@ pub fn spawn(
             Ok(runtime) => runtime.block_on(async {
                 let open = async {
                     match metrics {
-                        Some(listener) => serve(listener, open_routes(&state)).await,
+                        Some(listener) => serve(listener, None, open_routes(&state)).await,
                         None => std::future::pending().await,
                     }
                 };
-                tokio::join!(serve(admin, routes(&state)), open);
+                // Whether there is TLS is settled at the start; whose it is, at each handshake.
+                let secure = state.gateway.snapshot.load().admin.tls.is_some();
+                let tls = secure.then(|| state.gateway.clone());
+                tokio::join!(serve(admin, tls, routes(&state)), open);
             }),
             Err(error) => log::error!("cannot start the admin thread: {error}"),
         }
@@ -90,9 +95,9 @@ pub fn spawn(
     }
 }
 
-async fn serve(listener: TcpListener, router: Router) {
-    let served = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => axum::serve(listener, router).await,
+async fn serve(listener: TcpListener, tls: Option<Arc<Gateway>>, router: Router) {
+    let served = match Door::new(listener, tls) {
+        Ok(door) => axum::serve(door, router).await,
         Err(error) => Err(error),
     };
     if let Err(error) = served {

@@ -33,6 +33,7 @@ pub fn needs_restart(old: &Snapshot, new: &Snapshot) -> Vec<&'static str> {
         ("server.threads", old.server.threads != new.server.threads),
         ("server.upstream_idle", old.server.upstream_idle != new.server.upstream_idle),
         ("admin.listen", old.admin.listen != new.admin.listen),
+        ("admin.tls", old.admin.tls.is_some() != new.admin.tls.is_some()),
         ("admin.metrics_listen", old.admin.metrics_listen != new.admin.metrics_listen),
         ("store", old.store != new.store),
         ("redis", old.redis != new.redis),

@@ -86,6 +86,8 @@ pub struct Admin {
     pub listen: String,
     pub token: Option<crate::base::Secret>,
     pub metrics_listen: Option<String>,
+    /// Who we say we are on `listen`; `None` without TLS.
+    pub tls: Option<std::sync::Arc<Identity>>,
 }
 
 /// `[store]`, compiled.

@@ -30,7 +30,7 @@ const SERVER: Shape = Shape {
     later: &[],
 };
 const ADMIN: Shape =
-    Shape { known: &["listen", "token", "metrics_listen", "allow_remote"], later: &["tls"] };
+    Shape { known: &["listen", "token", "metrics_listen", "allow_remote", "tls"], later: &[] };
 const STORE: Shape = Shape { known: &["url", "spool", "sync", "retention"], later: &[] };
 const LOG: Shape = Shape { known: &["level", "access", "redact"], later: &[] };
 
@@ -156,18 +156,14 @@ pub(super) fn admin(root: &View<'_>) -> Admin {
     let listen = address("listen").unwrap_or_else(|| "127.0.0.1:9180".into());
     let metrics_listen = address("metrics_listen");
     let allow_remote = v.boolean("allow_remote", false);
-    if host(&listen).is_some_and(|host| !local(&host)) && !allow_remote {
-        v.fault(
-            "listen",
-            format!(
-                "is beyond loopback: that needs a token and tls ({LATER}), or allow_remote = true"
-            ),
-        );
+    let guarded = v.get("token").is_some() && v.get("tls").is_some();
+    if host(&listen).is_some_and(|host| !local(&host)) && !allow_remote && !guarded {
+        v.fault("listen", "is beyond loopback: that needs a token and tls, or allow_remote = true");
     }
     let token = v
         .text("token")
         .and_then(|text| secret::secret(v.book, v.place("token"), &v.key("token"), text));
-    Admin { listen, token, metrics_listen }
+    Admin { listen, token, metrics_listen, tls: super::tls::admin(&v) }
 }
 
 /// Two listeners on one address: the second could never open.

@@ -4,13 +4,20 @@ use super::secret;
 use super::value::{Shape, View};
 use crate::route::Trust;
 use openssl::asn1::Asn1Time;
+use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
+use openssl::ssl::{AlpnError, SslAcceptor, SslMethod, select_next_proto};
 use openssl::x509::X509;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 const TLS: Shape = Shape { known: &["listen", "cert", "key"], later: &[] };
+/// Of the admin listener, which has its address already.
+const ADMIN_TLS: Shape = Shape { known: &["cert", "key"], later: &[] };
+/// What is spoken to clients, the better one first, as ALPN writes it (RFC 7301).
+const PROTOCOLS: &[u8] = b"\x02h2\x08http/1.1";
+const ADMIN_PROTOCOLS: &[u8] = b"\x08http/1.1";
 
 /// `[server] tls`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +28,11 @@ pub struct Tls {
     pub identity: Arc<Identity>,
 }
 
-/// A certificate, those between it and its root, and its key.
+/// A certificate, those between it and its root, and its key, ready for handshakes.
 #[derive(Clone)]
 pub struct Identity {
-    /// Our own first.
-    pub chain: Vec<X509>,
-    /// The first one's.
-    pub key: PKey<Private>,
+    /// TLS 1.2 and 1.3 with Mozilla's intermediate ciphers.
+    pub acceptor: SslAcceptor,
     mark: u64,
 }
 
@@ -48,14 +53,24 @@ impl Eq for Identity {}
 pub(super) fn tls(server: &View<'_>) -> Option<Tls> {
     let v = server.table("tls", &TLS)?;
     let listen = super::server::addresses(&v).unwrap_or_default();
-    for key in ["listen", "cert", "key"] {
+    let identity = identity(&v, TLS.known, PROTOCOLS)?;
+    Some(Tls { listen, identity })
+}
+
+/// `[admin] tls`.
+pub(super) fn admin(admin: &View<'_>) -> Option<Arc<Identity>> {
+    identity(&admin.table("tls", &ADMIN_TLS)?, ADMIN_TLS.known, ADMIN_PROTOCOLS)
+}
+
+fn identity(v: &View<'_>, needs: &[&str], protocols: &'static [u8]) -> Option<Arc<Identity>> {
+    for key in needs {
         if v.get(key).is_none() {
             v.complain(format!("needs a {key}"));
         }
     }
-    let (chain, key) = (document(&v, "cert"), document(&v, "key"));
+    let (chain, key) = (document(v, "cert"), document(v, "key"));
     let (cert_text, key_text) = (chain?, key?);
-    let chain = certificates(&v, "cert", &cert_text)?;
+    let chain = certificates(v, "cert", &cert_text)?;
     let Ok(key) = PKey::private_key_from_pem(key_text.as_bytes()) else {
         v.fault("key", "is no private key in PEM (one with a passphrase cannot be read)");
         return None;
@@ -65,8 +80,29 @@ pub(super) fn tls(server: &View<'_>) -> Option<Tls> {
         v.fault("key", "is not the key of the first certificate in cert");
         return None;
     }
-    let mark = mark(&[&cert_text, &key_text]);
-    Some(Tls { listen, identity: Arc::new(Identity { chain, key, mark }) })
+    let acceptor = acceptor(&chain, &key, protocols)
+        .map_err(|why| v.fault("cert", format!("cannot be used: {why}")))
+        .ok()?;
+    Some(Arc::new(Identity { acceptor, mark: mark(&[&cert_text, &key_text]) }))
+}
+
+fn acceptor(
+    chain: &[X509],
+    key: &PKey<Private>,
+    protocols: &'static [u8],
+) -> Result<SslAcceptor, ErrorStack> {
+    let mut builder = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls())?;
+    if let Some((own, between)) = chain.split_first() {
+        builder.set_certificate(own)?;
+        builder.set_private_key(key)?;
+        for certificate in between {
+            builder.add_extra_chain_cert(certificate.clone())?;
+        }
+    }
+    builder.set_alpn_select_callback(move |_, offered| {
+        select_next_proto(protocols, offered).ok_or(AlpnError::NOACK)
+    });
+    Ok(builder.build())
 }
 
 /// The authorities a provider's certificate may be of, in place of the system's.

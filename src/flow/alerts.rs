@@ -35,6 +35,12 @@ impl Alerts {
         queue.push_back(notice);
     }
 
+    /// Alerts that wait, and how many may.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.0.lock().len(), QUEUE_MAX)
+    }
+
     /// Takes the oldest.
     pub fn take(&self) -> Option<Notice> {
         self.0.lock().pop_front()

@@ -4,7 +4,7 @@ use super::Gateway;
 use super::attempt::millis;
 #[cfg(debug_assertions)]
 use super::failpoint;
-use super::ticket::{Arrival, Ending, Ticket};
+use super::ticket::{Ending, Ticket};
 use crate::meter::{Attempt as Tried, Event, Outcome};
 use crate::route::breaker::Outcome as Verdict;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Ticket {
     }
 
     /// Writes the request's event. After this line is in the spool the caller may see the end.
-    pub fn commit(mut self, ending: Ending<'_>) -> Committed {
+    pub fn commit(mut self: Box<Self>, ending: Ending<'_>) -> Committed {
         self.write(ending)
     }
 
@@ -90,7 +90,7 @@ impl Ticket {
         self.learn(ending.outcome, &measured, tap.as_deref());
         self.settle(&measured);
         self.compare(ending.outcome, &measured, tap);
-        let mut event = self.event(ending.outcome, ending.status);
+        let mut event = Box::new(self.event(ending.outcome, ending.status));
         event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
         event.usage = measured.usage.into();
         event.usage_source = measured.source;
@@ -119,12 +119,14 @@ impl Ticket {
             #[cfg(debug_assertions)]
             failpoint::pass(failpoint::Point::AfterAppend);
         }
-        Committed {
-            gateway: self.gateway.clone(),
-            event,
-            arrival: self.arrival.clone(),
-            told: false,
-        }
+        let arrival = &mut self.arrival;
+        let caller = Caller {
+            method: std::mem::take(&mut arrival.method),
+            path: std::mem::take(&mut arrival.path),
+            client: std::mem::take(&mut arrival.client),
+            agent: std::mem::take(&mut arrival.agent),
+        };
+        Committed { gateway: self.gateway.clone(), event, caller, told: false }
     }
 
     /// The event as far as it is known without the reply's numbers.
@@ -216,6 +218,15 @@ fn judge(ending: &Ending<'_>) -> Verdict {
     }
 }
 
+/// What the access log says of a request and its event does not, as in [`super::Arrival`].
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub method: String,
+    pub path: String,
+    pub client: String,
+    pub agent: String,
+}
+
 /// A request whose event is written. It is in flight until its last byte has left too. Then
 /// what is left is to tell metrics and the access log, which
 /// [`Committed::tell`] does after the last byte, and `Drop` where nobody did.
@@ -224,8 +235,8 @@ fn judge(ending: &Ending<'_>) -> Verdict {
 pub struct Committed {
     gateway: Arc<Gateway>,
     /// The event as it stands in the spool.
-    pub event: Event,
-    arrival: Arrival,
+    pub event: Box<Event>,
+    caller: Caller,
     told: bool,
 }
 
@@ -237,7 +248,7 @@ impl Committed {
 
     fn tell_once(&mut self) {
         if !std::mem::replace(&mut self.told, true) {
-            super::tell::tell(&self.gateway, &self.event, &self.arrival);
+            super::tell::tell(&self.gateway, &self.event, &self.caller);
             self.gateway.left();
         }
     }

@@ -3,6 +3,7 @@
 use super::Gateway;
 use crate::limit::{Now, Rule};
 use crate::observe::limits::{Budget, Facts};
+use crate::observe::tables::Size;
 use crate::observe::targets::Row;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,6 +15,12 @@ pub(super) fn watch(gateway: &Arc<Gateway>) {
         .metrics
         .limits
         .on_scrape(move || weak.upgrade().map(|g| budgets(&g)).unwrap_or_default());
+    let weak = Arc::downgrade(gateway);
+    gateway.metrics.tables.on_scrape(move |tell| {
+        if let Some(gateway) = weak.upgrade() {
+            tables(&gateway, tell);
+        }
+    });
     let weak = Arc::downgrade(gateway);
     gateway.metrics.targets.on_scrape(move |tell| {
         let Some(gateway) = weak.upgrade() else { return };
@@ -28,6 +35,20 @@ pub(super) fn watch(gateway: &Arc<Gateway>) {
             });
         });
     });
+}
+
+/// Tells metrics how full tables are.
+fn tables(gateway: &Gateway, tell: &mut dyn FnMut(Size)) {
+    let mut size = |table, (entries, max)| tell(Size::new(table, entries, max));
+    let limits = &gateway.limits;
+    size("limit_counters", limits.size(&gateway.rules()));
+    size("learned_outputs", limits.outputs.size());
+    size("targets", gateway.registry.size());
+    size("alerts", gateway.alerts.size());
+    let unsettled = usize::try_from(limits.unsettled()).unwrap_or(usize::MAX);
+    size("redis_settlements", (unsettled, limits.unsettled_max()));
+    let most = gateway.snapshot.load().server.max_body_bytes_open;
+    size("request_body_bytes", (gateway.bodies.open(), most));
 }
 
 /// How every budget stands.

@@ -3,7 +3,7 @@
 use super::{Gateway, spent};
 use crate::access::{Denied, Hash, Key};
 use crate::config::{Minted, Snapshot, mint};
-use crate::limit::Rules;
+use crate::limit::{Limits, Rules};
 use crate::store::keys::{self as rows, KeyRow, What};
 use crate::store::{self, Error};
 use arc_swap::ArcSwap;
@@ -72,8 +72,10 @@ impl StoreKeys {
     }
 
     /// Compiles what was read last under another config.
-    fn adopt(&self, snapshot: &Snapshot, state: &State) {
-        self.now.store(Arc::new(mint(snapshot, &state.rows)));
+    fn adopt(&self, snapshot: &Snapshot, state: &State, limits: &Limits) {
+        let minted = mint(snapshot, &state.rows);
+        limits.adopt(&minted.rules);
+        self.now.store(Arc::new(minted));
     }
 }
 
@@ -130,7 +132,7 @@ impl Gateway {
                     log::info!("the store is back");
                 }
                 if changed {
-                    self.keys.adopt(&snapshot, state);
+                    self.keys.adopt(&snapshot, state, &self.limits);
                     spent::recall(self, &self.keys.load().rules, &snapshot.store.path);
                 }
             }
@@ -147,7 +149,7 @@ impl Gateway {
     /// Puts the store's keys in force under a new config, with it.
     pub(super) fn mint_under(&self, snapshot: Arc<Snapshot>) {
         let state = self.keys.state.lock();
-        self.keys.adopt(&snapshot, &state);
+        self.keys.adopt(&snapshot, &state, &self.limits);
         self.snapshot.store(snapshot);
     }
 

@@ -1,13 +1,13 @@
 //! A finished request's facts, handed to metrics and the access log.
 
 use super::Gateway;
-use super::ticket::Arrival;
+use super::finish::Caller;
 use crate::meter::Event;
 use crate::observe::{Finished, Line};
 use std::time::Duration;
 use weir_filters::usage::Usage;
 
-pub(super) fn tell(gateway: &Gateway, event: &Event, arrival: &Arrival) {
+pub(super) fn tell(gateway: &Gateway, event: &Event, caller: &Caller) {
     let usage = Usage {
         input: event.usage.input_tokens,
         cached: event.usage.cached_tokens,
@@ -40,8 +40,8 @@ pub(super) fn tell(gateway: &Gateway, event: &Event, arrival: &Arrival) {
         ts: event.ts,
         request_id: &event.request_id,
         event_id: Some(&id),
-        method: &arrival.method,
-        path: &arrival.path,
+        method: &caller.method,
+        path: &caller.path,
         status: event.status,
         code: event.error_code.as_deref(),
         outcome: event.outcome.as_str(),
@@ -57,7 +57,7 @@ pub(super) fn tell(gateway: &Gateway, event: &Event, arrival: &Arrival) {
         ttft_ms: event.ttft_ms,
         duration_ms: event.duration_ms,
         overhead_us: event.overhead_us,
-        client: Some(&arrival.client).filter(|c| !c.is_empty()).map(String::as_str),
-        user_agent: Some(&arrival.agent).filter(|a| !a.is_empty()).map(String::as_str),
+        client: Some(&caller.client).filter(|c| !c.is_empty()).map(String::as_str),
+        user_agent: Some(&caller.agent).filter(|a| !a.is_empty()).map(String::as_str),
     });
 }

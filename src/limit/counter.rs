@@ -139,6 +139,16 @@ impl State {
         }
     }
 
+    /// Whether a running request has a part of it that is to come back.
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Slots { open } => *open > 0,
+            Self::Window { held, .. } => *held > 0,
+            Self::Budget(purse) => purse.held > 0,
+            Self::Bucket { .. } | Self::Rest { .. } => false,
+        }
+    }
+
     /// Brings the counter to this moment: refills, forgets, begins the next period.
     pub fn roll(&mut self, rule: &Rule, f: &Frame) {
         match (self, &rule.kind) {

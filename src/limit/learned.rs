@@ -36,6 +36,12 @@ impl Outputs {
         if learned.answers < ENOUGH { most.max(FIRST) } else { most }
     }
 
+    /// Models that are known, and how many may be.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.0.lock().len(), MODELS_MAX)
+    }
+
     /// One more whole answer of so many tokens.
     pub fn learn(&self, model: &str, tokens: u64) {
         let mut all = self.0.lock();

@@ -156,6 +156,27 @@ impl Limits {
         self.remote.get().map_or(0, |remote| remote.waiting())
     }
 
+    /// How many of those may wait.
+    #[must_use]
+    pub fn unsettled_max(&self) -> usize {
+        remote::QUEUE_MAX
+    }
+
+    /// Counters, and how many there may be under these rules.
+    #[must_use]
+    pub fn size(&self, rules: &Rules) -> (usize, usize) {
+        (self.table.len(), Table::most(rules.count()))
+    }
+
+    /// Rules have changed: where counters of owners that are gone are many, those that hold
+    /// nothing make way. An owner that comes back begins as a new one, its budgets at what the
+    /// ledger knows.
+    pub fn adopt(&self, rules: &Rules) {
+        if self.table.len() > Table::most(rules.count()) {
+            self.table.keep(&rules.all_with_rests().map(|rule| rule.key().clone()).collect());
+        }
+    }
+
     /// How a rule stands.
     #[must_use]
     pub fn standing(&self, rule: &Rule, now: Now) -> Option<Standing> {

@@ -92,6 +92,19 @@ impl Rules {
         self.owners.iter().flat_map(|scope| scope.values()).flat_map(|o| &o.rules)
     }
 
+    /// How many there are, the rest of each owner included.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let owners = self.owners.iter().flat_map(|scope| scope.values());
+        owners.map(|owned| owned.rules.len() + 1).sum()
+    }
+
+    /// Every rule there is, and the rest of each owner.
+    pub fn all_with_rests(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        let owners = self.owners.iter().flat_map(|scope| scope.values());
+        owners.flat_map(|owned| owned.rules.iter().chain([&owned.rest]))
+    }
+
     /// One owner's rules.
     pub fn of(&self, scope: Scope, name: &str) -> impl Iterator<Item = &Arc<Rule>> {
         self.owners[scope as usize].get(name).into_iter().flat_map(|o| &o.rules)

@@ -4,11 +4,13 @@
 use super::counter::{Frame, Hold, Now, Standing, State, Why, reaches};
 use super::rule::{Downgrade, Hashed, Key, Kind, Measure, Rule};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Counters beyond those of the rules in force: of keys and teams that were there before.
+const SPARE: usize = 10_000;
 /// One bit of a word for each shard, so that a set of them is a number.
 const SHARDS: usize = 64;
 
@@ -113,6 +115,25 @@ impl Table {
 
     pub fn frame(&self, now: Now, nodes: u64) -> Frame {
         Frame { now, started: self.started, nodes }
+    }
+
+    /// Counters there are.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Counters there may be where so many rules are in force: about 200 bytes each.
+    pub fn most(rules: usize) -> usize {
+        2 * rules + SPARE
+    }
+
+    /// Drops the counters of all other rules, but for those that hold something.
+    pub fn keep(&self, rules: &HashSet<Key>) {
+        for shard in &self.shards {
+            let mut counters = shard.lock();
+            counters.retain(|key, state| rules.contains(key) || state.holds());
+            counters.shrink_to_fit();
+        }
     }
 
     /// Shards are locked in their order, so that no two requests wait for each other.
@@ -271,4 +292,43 @@ fn rest(locked: &mut Locked<'_>, rules: &[Arc<Rule>], i: usize, f: &Frame) -> Op
         *until = f.now.at.checked_add(penalty);
     }
     Some(Why::Rests(penalty))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::limit::{Limits, Owner, Rules, Scope, Spec};
+    use jiff::tz::TimeZone;
+
+    fn rule(name: &str, kind: Kind) -> Arc<Rule> {
+        Arc::new(Rule::new(&Owner::new(Scope::Key, name), "rule", "rule", kind))
+    }
+
+    #[test]
+    fn counters_of_keys_that_are_gone_make_way_and_running_requests_keep_theirs() {
+        let at = Instant::now();
+        let now = Now { at, wall: jiff::Timestamp::UNIX_EPOCH };
+        let limits = Limits::new(at);
+        let ask = |rule: &Arc<Rule>| limits.reserve_here(vec![rule.clone()], &Ask::default(), now);
+        let slots = |name: &str| rule(name, Kind::Concurrent { amount: 9 });
+        let running = slots("running");
+        let held = ask(&running).unwrap();
+        // Keys that were made, used once, and deleted.
+        for i in 0..SPARE + 50 {
+            drop(ask(&slots(&format!("key-{i}"))).unwrap());
+        }
+        assert_eq!(limits.table.len(), SPARE + 51);
+        let mut rules = Rules::new(TimeZone::UTC, crate::limit::DefaultOutput::default());
+        limits.adopt(&rules);
+        assert_eq!(limits.table.len(), 1, "but for the one that holds a slot");
+        assert_eq!(limits.standing(&running, now).unwrap().held, 1);
+        drop(held);
+        assert_eq!(limits.standing(&running, now).unwrap().held, 0);
+        // Few are left where they are: a key that comes back finds its own.
+        rules.add(&Owner::new(Scope::Key, "running"), Spec::default()).unwrap();
+        limits.adopt(&rules);
+        let (entries, most) = limits.size(&rules);
+        assert_eq!((entries, most), (1, SPARE + 2));
+    }
 }

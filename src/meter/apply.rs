@@ -76,6 +76,8 @@ pub(super) struct Applier<'a> {
     pub(super) probe: &'a mut Option<Probe>,
     pub(super) spool_keep: Duration,
     pub(super) now: Timestamp,
+    /// Segments of a later version that have been told about.
+    pub(super) later: &'a mut HashSet<Name>,
 }
 
 /// Offsets as the database has them.
@@ -106,6 +108,7 @@ impl Applier<'_> {
     /// Applies what `listing` had when it was made, books the dead, deletes what is old.
     pub(super) fn pass(&mut self, listing: &[(Name, u64)], known: &mut Known) -> Result<(), Fault> {
         self.step(Step::Listed);
+        self.later.retain(|name| listing.iter().any(|(there, _)| there == name));
         // Before the first byte is read: who is dead now has written all that it ever will.
         let living = living(self.spool.dir(), known)?;
         for (name, _) in listing {
@@ -122,6 +125,7 @@ impl Applier<'_> {
                 }
             }
         }
+        self.stats().set_later(self.later.len() as u64);
         self.delete(listing, known)?;
         Ok(())
     }
@@ -138,6 +142,9 @@ impl Applier<'_> {
         // A living process may have let go of this one, so the file itself is asked.
         let dead = !living || segment::is_dead(&path)?;
         let file = File::open(&path)?;
+        if progress.bytes == 0 && self.is_later(name, &file)? {
+            return Ok(());
+        }
         let end = file.metadata()?.len();
         loop {
             let batch = lines::read(&file, progress.bytes, end, dead)?;
@@ -155,6 +162,24 @@ impl Applier<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether a later version wrote the segment: what its lines mean is not known here, so that
+    /// it is neither applied nor deleted, and waits for an upgrade.
+    fn is_later(&mut self, name: Name, file: &File) -> io::Result<bool> {
+        let version = segment::version(file)?;
+        if version <= segment::VERSION {
+            self.later.remove(&name);
+            return Ok(false);
+        }
+        if self.later.insert(name) {
+            let (dir, reads) = (self.spool.dir().display(), segment::VERSION);
+            log::error!(
+                "{dir}/{name}: a later version of weir wrote it (spool version {version}, this \
+                 one reads {reads}); it is left alone, and booked after an upgrade"
+            );
+        }
+        Ok(true)
     }
 
     fn stats(&self) -> &Stats {
@@ -251,7 +276,8 @@ impl Applier<'_> {
     fn may_go(&self, progress: &Progress, total: u64) -> bool {
         let Some(done_at) = progress.done_at else { return false };
         let keep = match progress {
-            Progress { bytes: 0, .. } => return true, // a start that served nobody
+            // A start that served nobody.
+            Progress { bytes, .. } if *bytes <= segment::HEAD.len() as u64 => return true,
             Progress { skipped: 0, .. } => self.spool_keep,
             _ => SKIPPED_KEEP.max(self.spool_keep),
         };

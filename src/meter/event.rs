@@ -2,6 +2,8 @@
 
 use crate::base::EventId;
 use serde::{Deserialize, Serialize};
+use weir_filters::line::{Line, string};
+use weir_filters::name;
 use weir_filters::usage::{NanoUsd, Source, Usage};
 
 /// How a request ended.
@@ -216,7 +218,88 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Writes it as one JSON object, member for member what serde writes. By hand, since every
+    /// request pays for it: a flattened member alone makes serde six times as slow here.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(1024);
+        let mut line = Line::open(out);
+        line.plain(name!("event_id"), &self.event_id).plain(name!("ts"), &self.ts);
+        line.text(name!("request_id"), &self.request_id).text(name!("trace_id"), &self.trace_id);
+        self.write_caller(&mut line);
+        line.text(name!("endpoint"), &self.endpoint).text(name!("dialect"), &self.dialect);
+        line.maybe(name!("requested_model"), self.requested_model.as_deref());
+        line.maybe(name!("provider"), self.provider.as_deref());
+        line.maybe(name!("credential"), self.credential.as_deref());
+        line.maybe(name!("model"), self.model.as_deref());
+        line.maybe(name!("limited_by"), self.limited_by.as_deref());
+        line.number(name!("status"), self.status.into());
+        line.maybe(name!("error_code"), self.error_code.as_deref());
+        line.text(name!("outcome"), self.outcome.as_str()).flag(name!("streamed"), self.streamed);
+        line.list(name!("attempts"), &self.attempts, Attempt::write);
+        self.write_use(&mut line);
+        line.number(name!("reserved_tokens"), self.reserved_tokens)
+            .count(name!("ttft_ms"), self.ttft_ms);
+        line.number(name!("duration_ms"), self.duration_ms)
+            .number(name!("overhead_us"), self.overhead_us);
+        line.maybe(name!("cache"), self.cache.as_deref());
+        line.maybe(name!("degraded_from"), self.degraded_from.as_deref());
+        line.text(name!("config_version"), &self.config_version);
+        line.close();
+    }
+
+    fn write_caller(&self, line: &mut Line<'_>) {
+        line.maybe(name!("key_id"), self.key_id.as_deref())
+            .maybe(name!("key_name"), self.key_name.as_deref());
+        line.maybe(name!("team"), self.team.as_deref())
+            .maybe(name!("department"), self.department.as_deref());
+        line.maybe(name!("user"), self.user.as_deref())
+            .maybe(name!("end_user"), self.end_user.as_deref());
+        line.list(name!("tags"), &self.tags, |tag, out| string(tag, out));
+        line.maybe(name!("task_type"), self.task_type.as_deref());
+        line.maybe(name!("budget_tier"), self.budget_tier.as_deref());
+    }
+
+    fn write_use(&self, line: &mut Line<'_>) {
+        let usage = &self.usage;
+        line.number(name!("input_tokens"), usage.input_tokens);
+        line.number(name!("cached_tokens"), usage.cached_tokens);
+        line.number(name!("cache_write_tokens"), usage.cache_write_tokens);
+        line.number(name!("output_tokens"), usage.output_tokens);
+        line.number(name!("reasoning_tokens"), usage.reasoning_tokens);
+        line.text(name!("usage_source"), self.usage_source.as_str());
+        let units = &self.units;
+        line.object(name!("units"), |line| {
+            line.number(name!("images"), units.images);
+            line.fraction(name!("seconds"), units.seconds);
+            line.number(name!("characters"), units.characters);
+        });
+        line.count(name!("cost_nano_usd"), self.cost_nano_usd.map(|cost| cost.0));
+        line.number(name!("wasted_cost_nano_usd"), self.wasted_cost_nano_usd.0);
+        line.maybe(name!("price_source"), self.price_source.as_deref());
+    }
+}
+
+impl Attempt {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut line = Line::open(out);
+        line.text(name!("provider"), &self.provider).text(name!("model"), &self.model);
+        line.number(name!("status"), self.status.into())
+            .number(name!("duration_ms"), self.duration_ms);
+        if let Some(error) = &self.error {
+            line.text(name!("error"), error);
+        }
+        line.close();
+    }
+}
+
 impl Admitted {
+    /// As [`Event::write`].
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"admitted\":");
+        self.admitted.write(out);
+        out.push(b'}');
+    }
     /// As [`Event::shortened`].
     pub(super) fn shortened(&self) -> Self {
         Self { admitted: Box::new(self.admitted.shortened()) }
@@ -229,4 +312,80 @@ fn shorten(text: &mut String) {
 
 fn null_as_zero<'de, D: serde::Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(d)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // tests
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn maybe() -> impl Strategy<Value = Option<String>> {
+        proptest::option::of("\\PC{0,12}[\"\\\\\n]?")
+    }
+
+    prop_compose! {
+        fn any_event()(
+            texts in proptest::collection::vec(maybe(), 17),
+            lists in (proptest::collection::vec("\\PC{0,6}", 0..3), 0..3usize),
+            numbers in proptest::array::uniform12(any::<u64>()),
+            status in any::<u16>(),
+            streamed in any::<bool>(),
+            seconds in prop_oneof![Just(0.0), Just(f64::NAN), Just(1e300), 0.0..1e6f64],
+            nanos in 0..4_000_000_000_000_000_000i64,
+        ) -> Event {
+            let text = |at: usize| texts[at].clone();
+            let attempt = |at| Attempt {
+                provider: text(at).unwrap_or_default(),
+                model: text(at + 1).unwrap_or_default(),
+                status,
+                duration_ms: numbers[at],
+                error: text(at + 2),
+            };
+            Event {
+                event_id: EventId::now(),
+                ts: jiff::Timestamp::from_nanosecond(nanos.into()).unwrap(),
+                request_id: text(0).unwrap_or_default(),
+                trace_id: text(1).unwrap_or_default(),
+                key_id: text(2), key_name: text(3), team: text(4), department: text(5),
+                user: text(6), end_user: text(7), tags: lists.0, task_type: text(8),
+                budget_tier: text(9), endpoint: "chat".into(), dialect: "openai".into(),
+                requested_model: text(10), provider: text(11), credential: text(12),
+                model: text(13), limited_by: text(14), status, error_code: text(15),
+                outcome: Outcome::LimitCut, streamed,
+                attempts: (0..lists.1).map(attempt).collect(),
+                usage: EventUsage {
+                    input_tokens: numbers[0],
+                    cached_tokens: numbers[1],
+                    cache_write_tokens: numbers[2],
+                    output_tokens: numbers[3],
+                    reasoning_tokens: numbers[4],
+                },
+                usage_source: Source::Estimated,
+                units: Units { images: numbers[5], seconds, characters: numbers[6] },
+                cost_nano_usd: streamed.then_some(NanoUsd(numbers[7])),
+                wasted_cost_nano_usd: NanoUsd(numbers[8]),
+                price_source: text(16),
+                reserved_tokens: numbers[9],
+                ttft_ms: (!streamed).then_some(numbers[10]),
+                duration_ms: numbers[11], overhead_us: numbers[0], cache: text(0),
+                degraded_from: text(1), config_version: text(2).unwrap_or_default(),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_event_is_written_member_for_member_as_serde_writes_it(event in any_event()) {
+            let mut out = Vec::new();
+            event.write(&mut out);
+            let want = serde_json::to_string(&event).unwrap();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), want);
+            let admitted = Admitted { admitted: Box::new(event) };
+            let mut out = Vec::new();
+            admitted.write(&mut out);
+            let want = serde_json::to_string(&admitted).unwrap();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), want);
+        }
+    }
 }

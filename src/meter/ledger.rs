@@ -18,7 +18,7 @@ use super::sums;
 use crate::store::{self, Error};
 use jiff::Timestamp;
 use rusqlite::Connection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -43,6 +43,8 @@ pub struct Ledger {
     retention: Option<Duration>,
     spool_keep: Duration,
     swept: Option<Timestamp>,
+    /// Segments that wait for an upgrade.
+    later: HashSet<Name>,
     /// Offsets at the last time the database could be asked.
     known: Known,
     backlog: Backlog,
@@ -76,6 +78,7 @@ impl Ledger {
             retention: None,
             spool_keep: SPOOL_KEEP,
             swept: None,
+            later: HashSet::new(),
             known: Known::new(),
             backlog: Backlog::default(),
             probe: None,
@@ -166,6 +169,7 @@ impl Ledger {
             probe: &mut self.probe,
             spool_keep: self.spool_keep,
             now,
+            later: &mut self.later,
         };
         let done = applier.pass(&listing, &mut self.known);
         done.map_err(|fault| match fault {

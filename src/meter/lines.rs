@@ -1,6 +1,7 @@
 //! What a segment's bytes say: events, admitted streams, and what can be saved of torn lines.
 
 use super::event::{Admitted, Event};
+use super::segment;
 use super::spool::LINE_BYTES_MAX;
 use std::fs::File;
 use std::io;
@@ -66,7 +67,7 @@ fn parse(bytes: &[u8], all: bool) -> Batch {
 /// Takes a line. A writer's half line may have another writer's line glued to it.
 fn take(line: &[u8], batch: &mut Batch) {
     let line = line.trim_ascii();
-    if line.is_empty() {
+    if line.is_empty() || segment::is_head(line) {
         return;
     }
     if let Some(whole) = one(line) {
@@ -105,13 +106,21 @@ fn starts(line: &[u8]) -> Vec<usize> {
     all
 }
 
-/// Newlines between two offsets.
+/// Newlines between two offsets, the head's left out; none where a later version wrote them.
 ///
 /// # Errors
 /// The file's.
 pub fn count(file: &File, from: u64, to: u64) -> io::Result<u64> {
     let mut buffer = vec![0; 64 << 10];
-    let (mut at, mut lines) = (from, 0);
+    let mut at = from;
+    if from == 0 {
+        match segment::version(file)? {
+            0 => {}
+            later if later > segment::VERSION => return Ok(0),
+            _ => at = segment::HEAD.len() as u64,
+        }
+    }
+    let mut lines = 0;
     while at < to {
         let want = usize::try_from(to - at).unwrap_or(usize::MAX).min(buffer.len());
         let got = read_at(file, &mut buffer[..want], at)?;

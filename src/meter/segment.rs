@@ -1,9 +1,20 @@
-//! A segment's file: its name, who still holds it, and the lines in it.
+//! A segment's file: its name, its version, and who still holds it.
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use uuid::Uuid;
+
+/// What this version writes, and the last that it reads. New members of a line do not raise it:
+/// they have defaults. It rises when a line would be misread without knowing more.
+pub const VERSION: u32 = 1;
+/// A segment's first line. Those from before there were heads have none.
+pub const HEAD: &[u8] = b"{\"weir_spool\":1}\n";
+/// How a head of any version begins.
+const MARK: &[u8] = b"{\"weir_spool\":";
+/// More than any head before its number ends.
+const MARK_BYTES_MAX: usize = 64;
 
 /// `<uuidv7 of the process's start>-<pid>.jsonl`, then `<…>.2.jsonl` and so on. They sort by
 /// process, then in the order they were written.
@@ -56,6 +67,34 @@ pub fn is_dead(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Whether a line is a segment's head.
+#[must_use]
+pub fn is_head(line: &[u8]) -> bool {
+    line.starts_with(MARK)
+}
+
+/// The version in a segment's head; 0 where it has none.
+///
+/// # Errors
+/// The file's.
+pub fn version(file: &File) -> io::Result<u32> {
+    let mut start = [0; MARK_BYTES_MAX];
+    let mut got = 0;
+    loop {
+        match file.read_at(&mut start[got..], got as u64) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let Some(rest) = start[..got].strip_prefix(MARK) else { return Ok(0) };
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    // A head that says its version in another way is of one that we do not know.
+    let number = std::str::from_utf8(&rest[..digits]).ok().and_then(|n| n.parse().ok());
+    Ok(number.unwrap_or(u32::MAX))
+}
+
 /// Every segment of a folder in order, with its size in bytes. A folder that is not there has none.
 ///
 /// # Errors
@@ -106,6 +145,22 @@ mod tests {
             assert_eq!(Name::parse(other), None, "{other}");
         }
         assert_eq!(Name::parse("日本日本日本日本日本日本日本日本日本日本.jsonl"), None);
+    }
+
+    #[test]
+    fn a_head_says_its_version_and_what_has_none_is_of_the_first() {
+        let check = |text: &[u8], want: u32| {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(text, 0).unwrap();
+            assert_eq!(version(&file).unwrap(), want, "{}", text.escape_ascii());
+        };
+        check(HEAD, VERSION);
+        check(b"{\"weir_spool\":12,\"more\":1}\n{\"event_id\":\"x\"}\n", 12);
+        check(b"{\"weir_spool\":{\"of\":3}}\n", u32::MAX);
+        check(b"{\"weir_spool\":99999999999}\n", u32::MAX);
+        for none in [&b""[..], b"{\"event_id\":\"x\"}\n", b"{\"weir_sp", b"\n"] {
+            check(none, 0);
+        }
     }
 
     #[test]

@@ -5,12 +5,11 @@
 //! at most one `store.sync`; with `sync = "always"` every line waits for the disk.
 
 use super::event::{Admitted, Event};
-use super::segment::Name;
+use super::segment::{HEAD, Name};
 use super::stats::{Minute, Stats};
 use super::stop::Stop;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use serde::Serialize;
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -168,9 +167,10 @@ impl Spool {
     /// Appends the line of an admitted stream. Without it only a `kill -9` loses anything, so a
     /// failed write is no lost event.
     pub fn admit(&self, line: &Admitted) {
-        let written = self
-            .put(line, LINE_BYTES_MAX)
-            .and_then(|fits| if fits { Ok(true) } else { self.put(&line.shortened(), usize::MAX) });
+        let written = self.put(|out| line.write(out), LINE_BYTES_MAX).and_then(|fits| match fits {
+            true => Ok(true),
+            false => self.put(|out| line.shortened().write(out), usize::MAX),
+        });
         if let Err(e) = written {
             self.say(&e);
         }
@@ -178,22 +178,22 @@ impl Spool {
 
     /// [`Spool::append`] for callers that can try again.
     pub(super) fn put_event(&self, event: &Event) -> io::Result<()> {
-        if !self.put(event, LINE_BYTES_MAX)? {
-            self.put(&event.shortened(), usize::MAX)?;
+        if !self.put(|out| event.write(out), LINE_BYTES_MAX)? {
+            self.put(|out| event.shortened().write(out), usize::MAX)?;
         }
         Ok(())
     }
 
     /// One line, one write; `false` when it would be longer than `max` bytes.
-    fn put<T: Serialize>(&self, value: &T, max: usize) -> io::Result<bool> {
+    fn put(&self, value: impl Fn(&mut Vec<u8>), max: usize) -> io::Result<bool> {
         // A thread that is being torn down has no buffer any more, but may still owe an event.
         let mut line = LINE.try_with(Cell::take).unwrap_or_default();
         line.clear();
         line.push(b'\n');
-        let written = serde_json::to_writer(&mut line, value).map_err(io::Error::from);
+        value(&mut line);
         line.push(b'\n');
         let fits = line.len() <= max;
-        let written = written.and_then(|()| if fits { self.write(&line) } else { Ok(()) });
+        let written = if fits { self.write(&line) } else { Ok(()) };
         line.shrink_to(BUFFER_KEEP);
         let _ = LINE.try_with(|l| l.set(line)); // torn down: nothing to keep
         written.map(|()| fits)
@@ -327,6 +327,10 @@ fn create(dir: &Path, name: Name) -> io::Result<Box<dyn Disk>> {
     let path = dir.join(name.to_string());
     let new = path.with_extension("new");
     let file = File::options().append(true).create_new(true).mode(0o600).open(&new)?;
+    // On a full disk a segment without a head will do: it is read as well.
+    if Disk::write(&file, HEAD).ok() != Some(HEAD.len()) {
+        let _ = file.set_len(0);
+    }
     if let Err(e) = file.lock().and_then(|()| fs::rename(&new, &path)) {
         let _ = fs::remove_file(&new); // the first error is the one to tell
         return Err(e);
@@ -534,8 +538,8 @@ mod tests {
         spool.admit(&Admitted { admitted: Box::new(event()) });
         let (name, _) = super::super::segment::list(dir.path()).unwrap()[0];
         let text = fs::read_to_string(dir.path().join(name.to_string())).unwrap();
-        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let line: serde_json::Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
         assert!(line.get("request_id").is_none() && line["admitted"]["request_id"].is_string());
-        assert_eq!(text.matches('\n').count(), 1);
+        assert!(text.as_bytes().starts_with(HEAD) && text.matches('\n').count() == 2);
     }
 }

@@ -16,6 +16,7 @@ pub struct Stats {
     skipped: AtomicU64,
     spool_bytes: AtomicU64,
     lag: AtomicU64,
+    later: AtomicU64,
     store_up: AtomicBool,
     spool_failing: AtomicBool,
 }
@@ -51,6 +52,12 @@ impl Stats {
     pub fn lag(&self) -> u64 {
         self.lag.load(Ordering::Relaxed)
     }
+    /// Segments that a later version wrote, at the ledger's last look:
+    /// `weir_spool_later_segments`.
+    #[must_use]
+    pub fn later(&self) -> u64 {
+        self.later.load(Ordering::Relaxed)
+    }
     /// Whether the ledger's last pass worked: `weir_store_up`.
     #[must_use]
     pub fn store_up(&self) -> bool {
@@ -83,6 +90,9 @@ impl Stats {
     }
     pub(super) fn set_lag(&self, lines: u64) {
         self.lag.store(lines, Ordering::Relaxed);
+    }
+    pub(super) fn set_later(&self, segments: u64) {
+        self.later.store(segments, Ordering::Relaxed);
     }
     pub(super) fn set_store_up(&self, up: bool) {
         self.store_up.store(up, Ordering::Relaxed);

@@ -3,7 +3,6 @@
 use super::redact::redact;
 use super::stderr;
 use arc_swap::ArcSwap;
-use serde::Serialize;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -11,6 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weir_filters::line::Line as Json;
+use weir_filters::name;
 use weir_filters::usage::{NanoUsd, Usage};
 
 /// Longer client-made texts are cut: a whole line must fit [`stderr::LINE_BYTES_MAX`].
@@ -120,7 +121,7 @@ impl AccessLog {
             let clean = Clean { redacts: self.redacts.load(Ordering::Relaxed) };
             match &**sink {
                 Sink::Human => human(buffer, line, clean)?,
-                _ => serde_json::to_writer(&mut *buffer, &Record::of(line, clean))?,
+                _ => json(buffer, line, clean),
             }
             buffer.push(b'\n');
             match &**sink {
@@ -192,68 +193,29 @@ impl Clean {
     }
 }
 
-#[derive(Serialize)]
-struct Record<'a> {
-    ts: jiff::Timestamp,
-    request_id: Cow<'a, str>,
-    event_id: Option<&'a str>,
-    method: Cow<'a, str>,
-    path: Cow<'a, str>,
-    status: u16,
-    code: Option<&'a str>,
-    outcome: &'a str,
-    streamed: bool,
-    key: Option<&'a str>,
-    team: Option<&'a str>,
-    requested_model: Option<Cow<'a, str>>,
-    model: Option<Cow<'a, str>>,
-    provider: Option<&'a str>,
-    attempts: u32,
-    input_tokens: u64,
-    cached_tokens: u64,
-    cache_write_tokens: u64,
-    output_tokens: u64,
-    reasoning_tokens: u64,
-    cost_nano_usd: Option<NanoUsd>,
-    ttft_ms: Option<u64>,
-    duration_ms: u64,
-    overhead_us: u64,
-    client: Option<&'a str>,
-    user_agent: Option<Cow<'a, str>>,
-}
-
-impl<'a> Record<'a> {
-    fn of(l: &Line<'a>, clean: Clean) -> Self {
-        let text = |t: &'a str| clean.text(t);
-        Self {
-            ts: l.ts,
-            request_id: text(l.request_id),
-            event_id: l.event_id,
-            method: text(l.method),
-            path: text(l.path),
-            status: l.status,
-            code: l.code,
-            outcome: l.outcome,
-            streamed: l.streamed,
-            key: l.key,
-            team: l.team,
-            requested_model: l.requested_model.map(text),
-            model: l.model.map(text),
-            provider: l.provider,
-            attempts: l.attempts,
-            input_tokens: l.usage.input,
-            cached_tokens: l.usage.cached,
-            cache_write_tokens: l.usage.cache_write,
-            output_tokens: l.usage.output,
-            reasoning_tokens: l.usage.reasoning,
-            cost_nano_usd: l.cost,
-            ttft_ms: l.ttft_ms,
-            duration_ms: l.duration_ms,
-            overhead_us: l.overhead_us,
-            client: l.client,
-            user_agent: l.user_agent.map(text),
-        }
-    }
+fn json(out: &mut Vec<u8>, l: &Line<'_>, clean: Clean) {
+    let text = |t| clean.text(t);
+    let mut line = Json::open(out);
+    line.plain(name!("ts"), &l.ts).text(name!("request_id"), &text(l.request_id));
+    line.maybe(name!("event_id"), l.event_id);
+    line.text(name!("method"), &text(l.method)).text(name!("path"), &text(l.path));
+    line.number(name!("status"), l.status.into()).maybe(name!("code"), l.code);
+    line.text(name!("outcome"), l.outcome).flag(name!("streamed"), l.streamed);
+    line.maybe(name!("key"), l.key).maybe(name!("team"), l.team);
+    line.maybe(name!("requested_model"), l.requested_model.map(text).as_deref());
+    line.maybe(name!("model"), l.model.map(text).as_deref()).maybe(name!("provider"), l.provider);
+    line.number(name!("attempts"), l.attempts.into());
+    line.number(name!("input_tokens"), l.usage.input)
+        .number(name!("cached_tokens"), l.usage.cached);
+    line.number(name!("cache_write_tokens"), l.usage.cache_write);
+    line.number(name!("output_tokens"), l.usage.output)
+        .number(name!("reasoning_tokens"), l.usage.reasoning);
+    line.count(name!("cost_nano_usd"), l.cost.map(|cost| cost.0))
+        .count(name!("ttft_ms"), l.ttft_ms);
+    line.number(name!("duration_ms"), l.duration_ms).number(name!("overhead_us"), l.overhead_us);
+    line.maybe(name!("client"), l.client);
+    line.maybe(name!("user_agent"), l.user_agent.map(text).as_deref());
+    line.close();
 }
 
 /// `12:00:01 POST /v1/chat/completions 200 success ci gpt-4o@openai 12+34 tokens $0.000123 1.2s`
@@ -366,8 +328,9 @@ mod tests {
             user_agent: Some(&plain),
             ..sample()
         };
-        let json = serde_json::to_vec(&Record::of(&line, Clean { redacts: true })).unwrap();
-        assert!(json.len() < stderr::LINE_BYTES_MAX, "{}", json.len());
+        let mut out = Vec::new();
+        json(&mut out, &line, Clean { redacts: true });
+        assert!(out.len() < stderr::LINE_BYTES_MAX, "{}", out.len());
     }
 
     #[test]

@@ -17,8 +17,12 @@ pub struct Gauges {
     pub in_flight: u64,
     /// Client connections.
     pub open_connections: u64,
+    /// Client connections closed since the start because there were too many.
+    pub connections_refused: u64,
     /// Bytes of all spool segments.
     pub spool_bytes: u64,
+    /// Spool segments that a later version wrote, left alone until an upgrade.
+    pub spool_later_segments: u64,
     /// Events in the spool that are not in the ledger yet.
     pub ledger_lag_events: u64,
     /// Events that could not be written since the start.
@@ -82,7 +86,9 @@ mod tests {
         store_up: true,
         in_flight: 0,
         open_connections: 0,
+        connections_refused: 0,
         spool_bytes: 0,
+        spool_later_segments: 0,
         ledger_lag_events: 0,
         events_lost: 0,
         log_lines_lost: 0,

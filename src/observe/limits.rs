@@ -1,17 +1,20 @@
 //! Metrics of limits, budgets and Redis.
 
 use super::series::Names;
+use super::tables::Size;
 use parking_lot::RwLock;
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Budgets with a gauge: beyond these they are seen in `/v1/usage`, not by a scraper.
 const BUDGETS_MAX: usize = 500;
 /// Label sets of refusals; rules' names come of config, so only a mistake would reach it.
 const REFUSALS_MAX: usize = 2_000;
+/// Label sets of alerts: a key's name is one, and keys come and go.
+const ALERTS_MAX: usize = 1_000;
 /// Seconds of one call to Redis: a loopback takes 50 µs, the timeout is 50 ms.
 const REDIS: &[f64] = &[50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1];
 
@@ -45,6 +48,7 @@ pub struct Limits {
     handles: RwLock<HashMap<[String; 3], IntCounter>>,
     ratio: GaugeVec,
     alerts: IntCounterVec,
+    alerted: RwLock<HashSet<[String; 4]>>,
     redis_up: IntGaugeVec,
     redis_time: Histogram,
     redis_errors: IntCounter,
@@ -84,6 +88,7 @@ impl Limits {
                 "Budgets that reached their threshold, once a period.",
                 &["scope", "name", "per", "threshold"],
             )?,
+            alerted: RwLock::default(),
             redis_up,
             redis_time,
             redis_errors,
@@ -111,7 +116,16 @@ impl Limits {
     }
 
     /// A budget has reached its threshold: scope, name, period, threshold.
-    pub fn alerted(&self, labels: [&str; 4]) {
+    pub fn alerted(&self, mut labels: [&str; 4]) {
+        let mut known = self.alerted.write();
+        let key = labels.map(str::to_owned);
+        if !known.contains(&key) {
+            if known.len() >= ALERTS_MAX {
+                labels[1] = Names::OTHER;
+            } else {
+                known.insert(key);
+            }
+        }
         self.alerts.with_label_values(&labels).inc();
     }
 
@@ -123,6 +137,13 @@ impl Limits {
     /// One that was not.
     pub fn redis_failed(&self) {
         self.redis_errors.inc();
+    }
+
+    pub(super) fn sizes(&self) -> [Size; 2] {
+        [
+            Size::new("refusal_series", self.handles.read().len(), REFUSALS_MAX),
+            Size::new("alert_series", self.alerted.read().len(), ALERTS_MAX),
+        ]
     }
 
     pub(super) fn scrape(&self) {
@@ -166,6 +187,24 @@ mod tests {
         assert_eq!(limits.redis_up.with_label_values::<&str>(&[]).get(), 1);
         use prometheus::core::Collector;
         assert!(limits.ratio.collect()[0].get_metric().len() <= BUDGETS_MAX);
+    }
+
+    #[test]
+    fn keys_that_come_and_go_mint_no_series_without_end() {
+        use prometheus::core::Collector;
+        let limits = Limits::new(&Registry::new()).unwrap();
+        let n = REFUSALS_MAX.max(ALERTS_MAX) + 500;
+        for i in 0..n {
+            limits.alerted(["key", &format!("key-{i}"), "day", "0.8"]);
+            limits.refused("team", "rpm", &format!("team-{i}"));
+        }
+        let sizes = limits.sizes();
+        assert!(sizes.iter().all(|size| size.entries <= size.max + 1), "{sizes:?}");
+        let series = |all: &IntCounterVec| all.collect()[0].get_metric().len();
+        assert_eq!(series(&limits.alerts), ALERTS_MAX + 1);
+        assert_eq!(series(&limits.refused), REFUSALS_MAX + 1);
+        let others = limits.alerts.with_label_values(&["key", Names::OTHER, "day", "0.8"]).get();
+        assert_eq!(others as usize, n - ALERTS_MAX, "every alert is counted under some name");
     }
 
     #[test]

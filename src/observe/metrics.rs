@@ -3,6 +3,7 @@
 use super::health::Gauges;
 use super::limits::Limits;
 use super::series::{Labels, Names, Series, SeriesMap};
+use super::tables::{Size, Tables};
 use super::targets::Targets;
 use super::trust::Trust;
 use parking_lot::{Mutex, RwLock};
@@ -74,6 +75,8 @@ pub struct Metrics {
     pub targets: Targets,
     /// Limits, budgets and Redis.
     pub limits: Limits,
+    /// How full tables are.
+    pub tables: Tables,
     trust: Trust,
 }
 
@@ -96,10 +99,12 @@ struct GaugeFamilies {
     connections: IntGauge,
     store_up: IntGauge,
     spool_bytes: IntGauge,
+    spool_later: IntGauge,
     lag: IntGauge,
     config_version: IntGauge,
     lost: IntCounter,
     log_lost: IntCounter,
+    refused: IntCounter,
     reloads: IntCounterVec,
 }
 
@@ -114,10 +119,12 @@ impl Metrics {
         let gauges = GaugeFamilies::new(&registry)?;
         let targets = Targets::new(&registry)?;
         let limits = Limits::new(&registry)?;
+        let tables = Tables::new(&registry)?;
         let trust = Trust::new(&registry)?;
         Ok(Self {
             targets,
             limits,
+            tables,
             trust,
             registry,
             families,
@@ -189,6 +196,10 @@ impl Metrics {
         self.targets.read();
         self.limits.scrape();
         self.trust.scrape();
+        self.tables.set(self.series.size());
+        self.tables.set(Size::new("label_names", self.names.len(), 3 * NAMES_MAX + FAULTS_MAX));
+        self.limits.sizes().into_iter().for_each(|size| self.tables.set(size));
+        self.tables.read();
         let mut all = self.registry.gather();
         for family in all.iter_mut().filter(|f| f.name() == COST) {
             for metric in family.mut_metric() {
@@ -323,12 +334,20 @@ impl GaugeFamilies {
             connections: gauge("weir_open_connections", "Client connections.")?,
             store_up: gauge("weir_store_up", "1 while the ledger's database answers.")?,
             spool_bytes: gauge("weir_spool_bytes", "Bytes of all spool segments.")?,
+            spool_later: gauge(
+                "weir_spool_later_segments",
+                "Spool segments of a later version, left alone until an upgrade.",
+            )?,
             lag: gauge("weir_ledger_lag_events", "Events that are not in the ledger yet.")?,
             config_version: gauge(
                 "weir_config_version",
                 "The config in force: the twelve hex digits of its version as a number.",
             )?,
             lost: counter("weir_events_lost_total", "Events that could not be written.")?,
+            refused: counter(
+                "weir_connections_refused_total",
+                "Client connections closed because there were too many.",
+            )?,
             log_lost: counter("weir_log_lines_lost_total", "Log lines nobody could take.")?,
             reloads,
         })
@@ -340,11 +359,13 @@ impl GaugeFamilies {
         set(&self.connections, facts.open_connections);
         set(&self.store_up, u64::from(facts.store_up));
         set(&self.spool_bytes, facts.spool_bytes);
+        set(&self.spool_later, facts.spool_later_segments);
         set(&self.lag, facts.ledger_lag_events);
         set(&self.config_version, facts.config_version);
         let raise = |c: &IntCounter, to: u64| c.inc_by(to.saturating_sub(c.get()));
         raise(&self.lost, facts.events_lost);
         raise(&self.log_lost, facts.log_lines_lost);
+        raise(&self.refused, facts.connections_refused);
     }
 }
 

@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod redact;
 pub mod series;
 pub mod stderr;
+pub mod tables;
 pub mod targets;
 mod trust;
 

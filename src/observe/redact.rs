@@ -9,6 +9,21 @@ const TAIL_CHARS_MIN: usize = 6;
 /// Prefixes by which vendors make their credentials known.
 const PREFIXES: &[&str] =
     &["sk-", "sk_", "pk-", "gsk_", "xai-", "hf_", "r8_", "AIza", "AKIA", "ASIA", "ghp_", "eyJ"];
+/// Bytes at which a secret can begin or be announced: a log line is mostly made of others.
+const BEGINS: [bool; 256] = {
+    let mut begins = [false; 256];
+    let mut all: &[u8] = b"=:Bb";
+    while let [first, rest @ ..] = all {
+        begins[*first as usize] = true;
+        all = rest;
+    }
+    let mut prefixes: &[&str] = PREFIXES;
+    while let [first, rest @ ..] = prefixes {
+        begins[first.as_bytes()[0] as usize] = true;
+        prefixes = rest;
+    }
+    begins
+};
 /// Words before `=` or `:` that announce a secret, in any case, as a name's ending.
 const WORDS: &[&str] = &[
     "key",
@@ -30,7 +45,8 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
-    while at < bytes.len() {
+    while let Some(skip) = bytes[at..].iter().position(|b| BEGINS[usize::from(*b)]) {
+        at += skip;
         match secret_at(bytes, at) {
             Some((from, to)) => {
                 out.push_str(&text[copied..from]);

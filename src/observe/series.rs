@@ -1,6 +1,7 @@
 //! The handles behind a request's labels: found by one look-up, bounded in number and in names.
 
 use super::metrics::{Families, Finished};
+use super::tables::Size;
 use parking_lot::RwLock;
 use prometheus::{Histogram, IntCounter};
 use std::collections::{HashMap, HashSet};
@@ -182,6 +183,11 @@ impl SeriesMap {
         self.len.load(Ordering::Relaxed) >= SERIES_MAX
     }
 
+    /// How full it is.
+    pub(super) fn size(&self) -> Size {
+        Size::new("series", self.len.load(Ordering::Relaxed), SERIES_MAX)
+    }
+
     fn place(&self, labels: &Labels<'_>) -> (u64, &Shard) {
         let hash = self.hasher.hash_one(labels);
         // The map inside a shard uses the low bits, so the shard takes high ones.
@@ -230,6 +236,12 @@ impl Names {
     ) {
         self.models.write().config = models.into_iter().map(str::to_owned).collect();
         self.teams.write().config = teams.into_iter().map(str::to_owned).collect();
+    }
+
+    /// Names that are labels.
+    pub(super) fn len(&self) -> usize {
+        let kinds = [&self.models, &self.teams, &self.providers, &self.faults];
+        kinds.iter().map(|kind| kind.read().admitted.len()).sum()
     }
 
     /// A model's label. One that config does not name needs a provider's answer to be one.

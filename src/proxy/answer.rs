@@ -4,34 +4,68 @@ use crate::flow::Ticket;
 use crate::flow::ticket::Degraded;
 use crate::limit::Standing;
 use bytes::Bytes;
-use http::HeaderValue;
-use pingora::Result;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
+use pingora::{ErrorType, OrErr, Result};
 use std::time::Duration;
 use weir_filters::error::ApiError;
 use weir_filters::usage::NanoUsd;
+use weir_filters::wire::segment;
 
 const JSON: &str = "application/json";
+/// Headers that a proxied reply mostly has, ours and the framing.
+const PROXIED: usize = 14;
+/// `x-weir-dropped` is no longer: clients give a whole header block 8 KiB and more.
+const DROPPED_BYTES_MAX: usize = 2 << 10;
 const REQUESTS: [&str; 3] =
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
 const TOKENS: [&str; 3] =
     ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
+
+static ATTEMPTS: HeaderName = HeaderName::from_static("x-weir-attempts");
+static BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+static COST: HeaderName = HeaderName::from_static("x-weir-cost-usd");
+static MODEL: HeaderName = HeaderName::from_static("x-weir-model");
+static OVERHEAD: HeaderName = HeaderName::from_static("x-weir-overhead-us");
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+static UPSTREAM: HeaderName = HeaderName::from_static("x-weir-upstream");
+
+/// A header of ours. Pingora's own constructor keeps a second table, of the names as they were
+/// typed, which costs as much as the first.
+fn header(status: u16, headers: HeaderMap) -> Result<Box<ResponseHeader>> {
+    let (mut parts, ()) = http::Response::new(()).into_parts();
+    parts.status = http::StatusCode::from_u16(status)
+        .or_err(ErrorType::InternalError, "the status of an answer")?;
+    parts.headers = headers;
+    Ok(Box::new(ResponseHeader::from(parts)))
+}
+
+fn text(value: &str) -> Result<HeaderValue> {
+    HeaderValue::from_str(value).or_err(ErrorType::InternalError, "a header of an answer")
+}
+
+fn json_headers(len: usize, room: usize) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(room);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
+    headers
+}
 
 /// The header of a stream: never a length, never a cache, never a buffer on the way.
 ///
 /// # Errors
 /// A header that cannot be built; none of ours is.
 pub fn stream_header(ticket: &Ticket, close_delimited: bool) -> Result<Box<ResponseHeader>> {
-    let mut header = ResponseHeader::build(200, Some(14))?;
-    header.insert_header("content-type", "text/event-stream")?;
-    header.insert_header("cache-control", "no-cache")?;
-    header.insert_header("x-accel-buffering", "no")?;
+    let mut headers = HeaderMap::with_capacity(PROXIED);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(BUFFERING.clone(), HeaderValue::from_static("no"));
     if !close_delimited {
-        header.insert_header("transfer-encoding", "chunked")?;
+        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
-    proxied(&mut header, ticket)?;
-    Ok(Box::new(header))
+    proxied(&mut headers, ticket)?;
+    header(200, headers)
 }
 
 /// The header of a JSON answer, its cost included.
@@ -43,51 +77,67 @@ pub fn json_header(
     len: usize,
     cost: Option<NanoUsd>,
 ) -> Result<Box<ResponseHeader>> {
-    let mut header = ResponseHeader::build(200, Some(14))?;
-    header.insert_header("content-type", JSON)?;
-    header.insert_header("content-length", len)?;
+    let mut headers = json_headers(len, PROXIED);
     if let Some(cost) = cost {
-        header.insert_header("x-weir-cost-usd", cost.to_string())?;
+        headers.insert(COST.clone(), text(&cost.to_string())?);
     }
-    proxied(&mut header, ticket)?;
-    Ok(Box::new(header))
+    proxied(&mut headers, ticket)?;
+    header(200, headers)
 }
 
 /// What every proxied reply says of itself.
-fn proxied(header: &mut ResponseHeader, ticket: &Ticket) -> Result<()> {
-    header.insert_header("x-request-id", ticket.arrival.request_id.as_str())?;
-    header.insert_header("x-weir-attempts", ticket.tries())?;
+fn proxied(headers: &mut HeaderMap, ticket: &Ticket) -> Result<()> {
+    headers.insert(REQUEST_ID.clone(), text(&ticket.arrival.request_id)?);
+    headers.insert(ATTEMPTS.clone(), HeaderValue::from(ticket.tries()));
     if let Some(running) = ticket.running.as_ref() {
-        header.insert_header("x-weir-upstream", running.provider.id.as_str())?;
-        header.insert_header("x-weir-model", &*running.model)?;
+        headers.insert(UPSTREAM.clone(), text(running.provider.id.as_str())?);
+        headers.insert(MODEL.clone(), text(&running.model)?);
     }
     if let Some(degraded) = ticket.admission.as_ref().and_then(|a| a.degraded.as_ref()) {
         let Degraded { from, to, reason } = degraded;
         // A model's name is any text; what no header can hold goes without one.
         if let Ok(value) = format!("from={from}; to={to}; reason={reason}").parse::<HeaderValue>() {
-            header.insert_header("x-weir-degraded", value)?;
+            headers.insert("x-weir-degraded", value);
         }
     }
     if !ticket.record.dropped.is_empty() {
-        header.insert_header("x-weir-dropped", ticket.record.dropped.join(", "))?;
+        headers.insert("x-weir-dropped", text(&listed(&ticket.record.dropped))?);
     }
-    rates(header, ticket)?;
+    rates(headers, ticket);
     let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
-    header.insert_header("x-weir-overhead-us", micros)?;
+    headers.insert(OVERHEAD.clone(), HeaderValue::from(micros));
     Ok(())
 }
 
+/// Names that a caller chose, in what a header may hold: they can be any text, and a thousand.
+fn listed(names: &[String]) -> String {
+    let mut out = String::new();
+    for name in names {
+        let name = segment(name);
+        if out.len() + name.len() > DROPPED_BYTES_MAX {
+            out.push_str(", ...");
+            break;
+        }
+        let comma = if out.is_empty() { "" } else { ", " };
+        out.push_str(comma);
+        out.push_str(&name);
+    }
+    out
+}
+
 /// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none.
-fn rates(header: &mut ResponseHeader, ticket: &Ticket) -> Result<()> {
+fn rates(headers: &mut HeaderMap, ticket: &Ticket) {
     let tightest = ticket.tightest();
-    let mut put = |what: &'static [&'static str; 3], standing: Option<Standing>| -> Result<()> {
-        let Some(standing) = standing else { return Ok(()) };
-        header.insert_header(what[0], standing.limit)?;
-        header.insert_header(what[1], standing.remaining)?;
-        header.insert_header(what[2], duration(standing.reset.unwrap_or_default()))
+    let mut put = |what: &'static [&'static str; 3], standing: Option<Standing>| {
+        let Some(standing) = standing else { return };
+        headers.insert(what[0], HeaderValue::from(standing.limit));
+        headers.insert(what[1], HeaderValue::from(standing.remaining));
+        if let Ok(reset) = duration(standing.reset.unwrap_or_default()).parse() {
+            headers.insert(what[2], reset);
+        }
     };
-    put(&REQUESTS, tightest.requests)?;
-    put(&TOKENS, tightest.tokens)
+    put(&REQUESTS, tightest.requests);
+    put(&TOKENS, tightest.tokens);
 }
 
 /// As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m0s`.
@@ -109,24 +159,23 @@ fn duration(time: Duration) -> String {
 /// As above.
 pub fn error(ticket: &Ticket, error: &ApiError) -> Result<(Box<ResponseHeader>, Bytes)> {
     let body = error.body(ticket.arrival.dialect, &ticket.arrival.request_id);
-    let mut header = ResponseHeader::build(error.status, Some(10))?;
-    header.insert_header("content-type", JSON)?;
-    header.insert_header("content-length", body.len())?;
-    header.insert_header("x-request-id", ticket.arrival.request_id.as_str())?;
-    header.insert_header("x-should-retry", if error.retry { "true" } else { "false" })?;
+    let mut headers = json_headers(body.len(), 12);
+    headers.insert(REQUEST_ID.clone(), text(&ticket.arrival.request_id)?);
+    let retry = if error.retry { "true" } else { "false" };
+    headers.insert("x-should-retry", HeaderValue::from_static(retry));
     if let Some(wait) = error.retry_after {
         let (seconds, millis) = retry_after(wait);
-        header.insert_header("retry-after", seconds)?;
-        header.insert_header("retry-after-ms", millis)?;
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        headers.insert("retry-after-ms", HeaderValue::from(millis));
     }
-    rates(&mut header, ticket)?;
+    rates(&mut headers, ticket);
     if ticket.tries() > 0 {
-        header.insert_header("x-weir-attempts", ticket.tries())?;
+        headers.insert(ATTEMPTS.clone(), HeaderValue::from(ticket.tries()));
     }
     if let Some(last) = ticket.record.attempts.last() {
-        header.insert_header("x-weir-upstream", last.provider.as_str())?;
+        headers.insert(UPSTREAM.clone(), text(&last.provider)?);
     }
-    Ok((Box::new(header), body))
+    Ok((header(error.status, headers)?, body))
 }
 
 /// Whole seconds, rounded up and at least 1, and milliseconds.
@@ -149,11 +198,9 @@ pub async fn write(session: &mut Session, header: Box<ResponseHeader>, body: Byt
 /// # Errors
 /// As above.
 pub fn local(ticket: &Ticket, body: &Bytes) -> Result<Box<ResponseHeader>> {
-    let mut header = ResponseHeader::build(200, Some(4))?;
-    header.insert_header("content-type", JSON)?;
-    header.insert_header("content-length", body.len())?;
-    header.insert_header("x-request-id", ticket.arrival.request_id.as_str())?;
-    Ok(Box::new(header))
+    let mut headers = json_headers(body.len(), 4);
+    headers.insert(REQUEST_ID.clone(), text(&ticket.arrival.request_id)?);
+    header(200, headers)
 }
 
 #[cfg(test)]

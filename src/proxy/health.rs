@@ -1,7 +1,8 @@
 //! Active probes of providers, in the background: no request ever waits for one.
 
+use super::forward;
+use super::peer::{self, Left};
 use super::resolver::Resolver;
-use super::{forward, peer};
 use crate::base::ProviderId;
 use crate::flow::Gateway;
 use crate::route::Provider;
@@ -114,7 +115,7 @@ async fn ask(
     for (name, value) in head.headers {
         request.insert_header(name, value).map_err(say)?;
     }
-    let peer = peer::peer(provider, way, Some(health.timeout), 0);
+    let peer = peer::peer(provider, way, Left { total: Some(health.timeout), silence: None }, 0);
     let (mut session, _) = connector.get_http_session(&peer).await.map_err(say)?;
     session.write_request_header(Box::new(request)).await.map_err(say)?;
     session.finish_request_body().await.map_err(say)?;

@@ -19,6 +19,8 @@ use weir_filters::error::{ApiError, Code};
 
 /// A caller's own request id is taken up to this length.
 const REQUEST_ID_MAX: usize = 128;
+/// Of the path, for the access log.
+const PATH_MAX: usize = 256;
 /// Of the user agent, for the access log.
 const AGENT_MAX: usize = 128;
 /// How long an unwanted body is read on, so that its sender sees our answer and not a reset.
@@ -38,55 +40,96 @@ pub enum Taken {
     Last(ApiError),
 }
 
+/// What is read of a head, found in one walk over it.
+#[derive(Default)]
+struct Said<'a> {
+    request_id: Option<&'a str>,
+    traceparent: Option<&'a str>,
+    agent: Option<&'a str>,
+    task_type: Option<&'a str>,
+    budget_tier: Option<&'a str>,
+    user: Option<&'a str>,
+    latency: Option<&'a str>,
+    retry: Option<&'a str>,
+    session: Option<&'a str>,
+    timeouts: [Option<&'a str>; 2],
+}
+
+impl<'a> Said<'a> {
+    /// Of a header given twice the first counts.
+    fn read(headers: &'a HeaderMap) -> Self {
+        let mut said = Self::default();
+        for (name, value) in headers {
+            let place = match name.as_str() {
+                "x-request-id" => &mut said.request_id,
+                "traceparent" => &mut said.traceparent,
+                "user-agent" => &mut said.agent,
+                "x-weir-task-type" => &mut said.task_type,
+                "x-weir-budget-tier" => &mut said.budget_tier,
+                "x-weir-user" => &mut said.user,
+                "x-weir-max-latency-ms" => &mut said.latency,
+                "x-weir-retry" => &mut said.retry,
+                "x-session-id" => &mut said.session,
+                "x-stainless-read-timeout" => &mut said.timeouts[0],
+                "x-stainless-timeout" => &mut said.timeouts[1],
+                _ => continue,
+            };
+            if place.is_none() {
+                *place = value.to_str().ok();
+            }
+        }
+        said
+    }
+
+    /// How the caller wants to be served. OpenAI's and Anthropic's libraries tell how many seconds
+    /// they wait; ours to keep, theirs to enforce.
+    fn wishes(&self) -> Wishes {
+        let seconds = |given: &str| {
+            let given = given.trim().parse::<f64>().ok()?;
+            Duration::try_from_secs_f64(given).ok().filter(|d| !d.is_zero())
+        };
+        let millis = self.latency.and_then(|v| v.trim().parse().ok()).filter(|ms| *ms > 0);
+        let once = self.retry.is_some_and(|v| v.trim().eq_ignore_ascii_case("none"));
+        // What is misspelt must not count for nothing.
+        let faulty = [
+            ("x-weir-max-latency-ms", self.latency.is_some() && millis.is_none()),
+            ("x-weir-retry", self.retry.is_some() && !once),
+        ];
+        Wishes {
+            max_latency: millis.map(Duration::from_millis),
+            once,
+            faulty: faulty.into_iter().find(|(_, faulty)| *faulty).map(|(name, _)| name),
+            session: self.session.filter(|v| !v.is_empty()).map(str::to_owned),
+            patience: self.timeouts.into_iter().flatten().filter_map(seconds).min(),
+        }
+    }
+}
+
 /// What the head says.
 #[must_use]
 pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
     let head = session.req_header();
-    let text = |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok());
+    let said = Said::read(&head.headers);
+    let (path, agent) = (head.uri.path(), said.agent.unwrap_or(""));
     Arrival {
         at,
         ts: jiff::Timestamp::now(),
-        request_id: request_id(&head.headers),
-        trace_id: trace_id(text("traceparent")),
+        request_id: request_id(said.request_id),
+        trace_id: trace_id(said.traceparent),
         endpoint: endpoint.label,
         dialect: dialect(endpoint, &head.headers),
         api: match endpoint.kind {
             Kind::Ask(api) => api,
             _ => Api::default(),
         },
-        method: head.method.to_string(),
-        path: head.uri.path().chars().take(256).collect(),
+        method: head.method.as_str().to_owned(),
+        path: path[..path.floor_char_boundary(PATH_MAX)].to_owned(),
         client: session.client_addr().map(|a| a.to_string()).unwrap_or_default(),
-        agent: text("user-agent").unwrap_or("").chars().take(AGENT_MAX).collect(),
-        task_type: text("x-weir-task-type").map(str::to_owned),
-        budget_tier: text("x-weir-budget-tier").map(str::to_owned),
-        user: text("x-weir-user").map(str::to_owned),
-        wishes: wishes(text),
-    }
-}
-
-/// How the caller wants to be served. OpenAI's and Anthropic's libraries tell how many seconds
-/// they wait; ours to keep, theirs to enforce.
-fn wishes<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Wishes {
-    let seconds = |name| {
-        let given = text(name)?.trim().parse::<f64>().ok()?;
-        Duration::try_from_secs_f64(given).ok().filter(|d| !d.is_zero())
-    };
-    let (latency, retry) = (text("x-weir-max-latency-ms"), text("x-weir-retry"));
-    let millis = latency.and_then(|v| v.trim().parse().ok()).filter(|ms| *ms > 0);
-    let once = retry.is_some_and(|v| v.trim().eq_ignore_ascii_case("none"));
-    // What is misspelt must not count for nothing.
-    let faulty = [
-        ("x-weir-max-latency-ms", latency.is_some() && millis.is_none()),
-        ("x-weir-retry", retry.is_some() && !once),
-    ];
-    let patience = [seconds("x-stainless-read-timeout"), seconds("x-stainless-timeout")];
-    Wishes {
-        max_latency: millis.map(Duration::from_millis),
-        once,
-        faulty: faulty.into_iter().find(|(_, faulty)| *faulty).map(|(name, _)| name),
-        session: text("x-session-id").filter(|v| !v.is_empty()).map(str::to_owned),
-        patience: patience.into_iter().flatten().min(),
+        agent: agent[..agent.floor_char_boundary(AGENT_MAX)].to_owned(),
+        task_type: said.task_type.map(str::to_owned),
+        budget_tier: said.budget_tier.map(str::to_owned),
+        user: said.user.map(str::to_owned),
+        wishes: said.wishes(),
     }
 }
 
@@ -99,13 +142,18 @@ fn dialect(endpoint: &Endpoint, headers: &HeaderMap) -> Dialect {
     endpoint.dialect
 }
 
-fn request_id(headers: &HeaderMap) -> String {
-    let given = headers.get("x-request-id").and_then(|v| v.to_str().ok()).unwrap_or("");
+fn request_id(given: Option<&str>) -> String {
     let sound = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if !given.is_empty() && given.len() <= REQUEST_ID_MAX && given.bytes().all(sound) {
-        return given.to_owned();
+    match given {
+        Some(id) if !id.is_empty() && id.len() <= REQUEST_ID_MAX && id.bytes().all(sound) => {
+            id.to_owned()
+        }
+        _ => {
+            let mut text = *b"req-................................";
+            uuid::Uuid::now_v7().simple().encode_lower(&mut text[4..]);
+            String::from_utf8_lossy(&text).into_owned()
+        }
     }
-    format!("req-{}", uuid::Uuid::now_v7().simple())
 }
 
 /// The caller's trace goes on; a bad or absent one begins anew (W3C Trace Context, section 3.2).
@@ -179,7 +227,10 @@ pub async fn take(
         return Ok(Taken::Refused(refused));
     }
     match endpoint.kind {
-        Kind::Models => super::models::list(ticket),
+        Kind::Models => {
+            let query = session.req_header().uri.query().unwrap_or_default();
+            super::models::list(ticket, query)
+        }
         Kind::Model => super::models::one(ticket),
         Kind::Usage => Ok(match ticket.usage().await {
             Ok(page) => local(ticket, page.to_string().into())?,
@@ -294,9 +345,10 @@ mod tests {
 
     #[test]
     fn only_harmless_request_ids_are_taken() {
-        assert_eq!(request_id(&headers(&[("x-request-id", "a-B_1.2")])), "a-B_1.2");
-        for bad in ["", "a b", "a/b", &"x".repeat(129)] {
-            assert!(request_id(&headers(&[("x-request-id", bad)])).starts_with("req-"), "{bad}");
+        assert_eq!(request_id(Some("a-B_1.2")), "a-B_1.2");
+        for bad in [None, Some(""), Some("a b"), Some("a/b"), Some("x".repeat(129).as_str())] {
+            let made = request_id(bad);
+            assert!(made.starts_with("req-") && made.len() == 36, "{made}");
         }
     }
 

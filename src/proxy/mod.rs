@@ -26,6 +26,7 @@ mod unpack;
 
 use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
 use crate::meter::Outcome;
+use crate::observe::tables::Size;
 use async_trait::async_trait;
 use endpoint::Endpoint;
 use forward::Head;
@@ -67,7 +68,15 @@ impl Proxy {
     #[must_use]
     pub fn new(gateway: Arc<Gateway>) -> Self {
         let guard = flood::Guard::new(gateway.clone());
-        Self { gateway, resolver: Arc::default(), guard, started: Instant::now() }
+        let resolver: Arc<Resolver> = Arc::default();
+        let (weak, of) = (Arc::downgrade(&gateway), Arc::downgrade(&resolver));
+        gateway.metrics.tables.on_scrape(move |tell| {
+            if let (Some(gateway), Some(resolver)) = (weak.upgrade(), of.upgrade()) {
+                let most = gateway.snapshot.load().routes.providers.len();
+                tell(Size::new("addresses", resolver.len(), most));
+            }
+        });
+        Self { gateway, resolver, guard, started: Instant::now() }
     }
 
     /// Providers' addresses, to be kept fresh by [`resolver::run`].
@@ -81,7 +90,7 @@ impl Proxy {
         &self,
         session: &mut Session,
         c: &mut Context,
-        ticket: Ticket,
+        ticket: Box<Ticket>,
         taken: Taken,
     ) -> Result<bool> {
         let (header, body, outcome, error) = match &taken {
@@ -124,10 +133,12 @@ pub(super) fn summary(head: &RequestHeader) -> String {
 
 #[async_trait]
 impl ProxyHttp for Proxy {
-    type CTX = Context;
+    // Boxed: Pingora keeps it inside its futures, which it copies for every request.
+    type CTX = Box<Context>;
 
-    fn new_ctx(&self) -> Context {
-        Context { arrived: Instant::now(), control: None, committed: None, head: None }
+    fn new_ctx(&self) -> Box<Context> {
+        let arrived = Instant::now();
+        Box::new(Context { arrived, control: None, committed: None, head: None })
     }
 
     // Pingora calls this after the head and before all else, where the connection has something
@@ -135,7 +146,7 @@ impl ProxyHttp for Proxy {
     fn on_connection_reuse(
         &self,
         _session: &mut Session,
-        _c: &mut Context,
+        _c: &mut Box<Context>,
         connection: Box<dyn std::any::Any + Send + Sync>,
     ) {
         if let Some(head) = connection.downcast_ref::<head::Head>() {
@@ -143,10 +154,12 @@ impl ProxyHttp for Proxy {
         }
     }
 
-    async fn request_filter(&self, session: &mut Session, c: &mut Context) -> Result<bool> {
+    async fn request_filter(&self, session: &mut Session, c: &mut Box<Context>) -> Result<bool> {
         let endpoint =
             Endpoint::find(&session.req_header().method, session.req_header().uri.path());
-        let mut ticket = Ticket::new(&self.gateway, intake::arrival(session, &endpoint, c.arrived));
+        // On the heap from the start: it goes through many hands.
+        let arrival = intake::arrival(session, &endpoint, c.arrived);
+        let mut ticket = Box::new(Ticket::new(&self.gateway, arrival));
         ticket.record.free = !endpoint.is_metered();
         let old = session.req_header().version == http::Version::HTTP_10;
         {
@@ -177,7 +190,11 @@ impl ProxyHttp for Proxy {
         }
     }
 
-    async fn upstream_peer(&self, session: &mut Session, c: &mut Context) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        session: &mut Session,
+        c: &mut Box<Context>,
+    ) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
@@ -192,7 +209,7 @@ impl ProxyHttp for Proxy {
         &self,
         _session: &mut Session,
         _peer: &HttpPeer,
-        c: &mut Context,
+        c: &mut Box<Context>,
         mut error: Box<Error>,
     ) -> Box<Error> {
         let verdict = c.control.as_ref().map_or(Verdict::Stop, |control| {
@@ -210,7 +227,7 @@ impl ProxyHttp for Proxy {
         _peer: &HttpPeer,
         _fd: std::os::unix::io::RawFd,
         _digest: Option<&Digest>,
-        c: &mut Context,
+        c: &mut Box<Context>,
     ) -> Result<()> {
         let Some(control) = c.control.as_ref() else { return Ok(()) };
         let now = Instant::now();
@@ -231,16 +248,19 @@ impl ProxyHttp for Proxy {
         &self,
         _session: &mut Session,
         request: &mut RequestHeader,
-        c: &mut Context,
+        c: &mut Box<Context>,
     ) -> Result<()> {
-        c.head.as_ref().map_or(Ok(()), |head| head.apply(request))
+        if let Some(head) = c.head.as_ref() {
+            head.apply(request);
+        }
+        Ok(())
     }
 
     async fn response_filter(
         &self,
         _session: &mut Session,
         header: &mut ResponseHeader,
-        _c: &mut Context,
+        _c: &mut Box<Context>,
     ) -> Result<()> {
         // The relay makes the caller's header; this only keeps Pingora from framing the old one.
         header.remove_header("content-length");
@@ -252,7 +272,7 @@ impl ProxyHttp for Proxy {
         peer: &HttpPeer,
         _session: &mut Session,
         error: Box<Error>,
-        c: &mut Context,
+        c: &mut Box<Context>,
         reused: bool,
     ) -> Box<Error> {
         let mut error = error.more_context(format!("provider at {}", peer._address));
@@ -272,15 +292,19 @@ impl ProxyHttp for Proxy {
         &self,
         session: &mut Session,
         error: &Error,
-        c: &mut Context,
+        c: &mut Box<Context>,
     ) -> FailToProxy {
         let Some(control) = c.control.as_ref() else {
             return FailToProxy { error_code: 0, can_reuse_downstream: false };
         };
-        Downstream::uninstall(&mut session.downstream_session, control);
+        let later = Downstream::uninstall(&mut session.downstream_session, control);
         session.set_keepalive(None);
         let gone = intake::is_client(error);
         let last = control.exchange().last_words(gone);
+        // What was said before the failure comes before it.
+        if !gone && Downstream::settle(&mut session.downstream_session, later).await.is_err() {
+            return FailToProxy { error_code: 0, can_reuse_downstream: false };
+        }
         // A client that is gone meanwhile needs no answer, and its event is written.
         let _ = match last {
             relay::Last::Nothing => Ok(()),
@@ -291,7 +315,7 @@ impl ProxyHttp for Proxy {
         FailToProxy { error_code: 0, can_reuse_downstream: false }
     }
 
-    async fn logging(&self, session: &mut Session, _error: Option<&Error>, c: &mut Context) {
+    async fn logging(&self, session: &mut Session, _error: Option<&Error>, c: &mut Box<Context>) {
         if let Some(control) = c.control.take() {
             Downstream::uninstall(&mut session.downstream_session, &control);
             let mut x = control.exchange();
@@ -303,11 +327,11 @@ impl ProxyHttp for Proxy {
         }
     }
 
-    fn request_summary(&self, session: &Session, _c: &Context) -> String {
+    fn request_summary(&self, session: &Session, _c: &Box<Context>) -> String {
         summary(session.req_header())
     }
 
-    fn suppress_error_log(&self, _session: &Session, _c: &Context, _error: &Error) -> bool {
+    fn suppress_error_log(&self, _session: &Session, _c: &Box<Context>, _error: &Error) -> bool {
         // Each request has its line in the access log, and its error in its event.
         true
     }
@@ -315,7 +339,7 @@ impl ProxyHttp for Proxy {
     fn suppress_proxy_warn_log(
         &self,
         _session: &Session,
-        _c: &Context,
+        _c: &Box<Context>,
         _error: &Error,
         _context: ProxyWarnLogContext,
     ) -> bool {

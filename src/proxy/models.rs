@@ -11,24 +11,88 @@ use weir_filters::error::{ApiError, Code};
 const CREATED: &str = "2026-01-01T00:00:00Z";
 const CREATED_UNIX: u64 = 1_767_225_600;
 
+/// A page of Anthropic's list where the caller does not say, and its largest (Anthropic API,
+/// "List Models"). OpenAI's list has no pages.
+const PAGE: usize = 20;
+const PAGE_MAX: usize = 1000;
+
 /// `GET /v1/models`
 ///
 /// # Errors
 /// A header that cannot be built.
-pub fn list(ticket: &Ticket) -> Result<Taken> {
+pub fn list(ticket: &Ticket, query: &str) -> Result<Taken> {
     let names = ticket.key.as_deref().map(|key| ticket.models(key)).unwrap_or_default();
     let dialect = ticket.arrival.dialect;
-    let data: Vec<Value> = names.iter().map(|name| model(dialect, name)).collect();
+    let all = |names: &[String]| names.iter().map(|name| model(dialect, name)).collect::<Vec<_>>();
     let body = match dialect {
-        Dialect::OpenAi => json!({ "object": "list", "data": data }),
-        Dialect::Anthropic => json!({
-            "data": data,
-            "first_id": names.first(),
-            "last_id": names.last(),
-            "has_more": false,
-        }),
+        Dialect::OpenAi => json!({ "object": "list", "data": all(&names) }),
+        Dialect::Anthropic => match Page::asked(query).and_then(|page| page.of(&names)) {
+            Err(refused) => return Ok(Taken::Refused(refused)),
+            Ok((page, has_more)) => json!({
+                "data": all(page),
+                "first_id": page.first(),
+                "last_id": page.last(),
+                "has_more": has_more,
+            }),
+        },
     };
     local(ticket, body.to_string().into())
+}
+
+/// Which part of a list is asked for.
+#[derive(Debug, Default)]
+struct Page {
+    limit: Option<usize>,
+    after: Option<String>,
+    before: Option<String>,
+}
+
+impl Page {
+    fn asked(query: &str) -> Result<Self, ApiError> {
+        let mut page = Self::default();
+        for pair in query.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = percent_decoded(value);
+            match name {
+                "limit" => {
+                    let limit = value.parse().ok().filter(|n| (1..=PAGE_MAX).contains(n));
+                    let why = format!("limit is a number from 1 to {PAGE_MAX}");
+                    page.limit = Some(limit.ok_or_else(|| wrong("limit", &why))?);
+                }
+                "after_id" => page.after = Some(value),
+                "before_id" => page.before = Some(value),
+                _ => {}
+            }
+        }
+        if page.after.is_some() && page.before.is_some() {
+            return Err(wrong("before_id", "a page is after_id or before_id, not both"));
+        }
+        Ok(page)
+    }
+
+    /// The names of the page, and whether more follow in its direction.
+    fn of<'a>(&self, names: &'a [String]) -> Result<(&'a [String], bool), ApiError> {
+        let limit = self.limit.unwrap_or(PAGE);
+        let find = |param: &str, id: &str| {
+            let at = names.iter().position(|name| name == id);
+            at.ok_or_else(|| wrong(param, &format!("{param}: no model of this list has this id")))
+        };
+        if let Some(before) = &self.before {
+            let end = find("before_id", before)?;
+            let start = end.saturating_sub(limit);
+            return Ok((names.get(start..end).unwrap_or_default(), start > 0));
+        }
+        let start = match &self.after {
+            Some(after) => find("after_id", after)? + 1,
+            None => 0,
+        };
+        let end = names.len().min(start.saturating_add(limit));
+        Ok((names.get(start..end).unwrap_or_default(), end < names.len()))
+    }
+}
+
+fn wrong(param: &str, why: &str) -> ApiError {
+    ApiError::new(Code::InvalidRequest, why).param(param)
 }
 
 /// `GET /v1/models/{id}`

@@ -8,32 +8,39 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Past our own timers, so that Pingora's coarse one never decides.
-const NET: Duration = Duration::from_secs(10);
+/// How much later than our own timers Pingora's coarse one ends a try: only where ours are not
+/// looked at does it decide.
+const NET: Duration = Duration::from_secs(1);
 /// Requests that share one HTTP/2 connection: what servers usually allow.
 const H2_STREAMS_MAX: usize = 100;
 
-/// The peer of one try. `way` is `None` behind a proxy, which looks names up itself; `left` is
-/// what is left of the request's time, `age` seconds since start.
+/// How long a try may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Left {
+    /// What is left of the request's time.
+    pub total: Option<Duration>,
+    /// The longest silence of the provider that is waited for.
+    pub silence: Option<Duration>,
+}
+
+/// The peer of one try. `way` is `None` behind a proxy, which looks names up itself; `age` is in
+/// seconds since start.
 #[must_use]
-pub fn peer(provider: &Provider, way: Option<Way>, left: Option<Duration>, age: u64) -> HttpPeer {
+pub fn peer(provider: &Provider, way: Option<Way>, left: Left, age: u64) -> HttpPeer {
     let sni = if provider.base.tls { provider.base.host.clone() } else { String::new() };
     let nowhere = || SocketAddr::from((Ipv4Addr::UNSPECIFIED, provider.base.port));
     let address = way.as_ref().map_or_else(nowhere, |way| way.address);
     let mut peer = HttpPeer::new(address, provider.base.tls, sni);
     let times = &provider.timeouts;
-    let within = |time: Option<Duration>| match (time, left) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
-    let connect = within(times.connect);
+    let connect = sooner(times.connect, left.total);
     peer.options.connection_timeout = connect;
     peer.options.total_connection_timeout = connect;
-    // While a write waits, Pingora looks at nothing else: not at our timers, nor at an answer.
-    peer.options.write_timeout = within(times.write);
-    let longest = [times.first_token, times.idle, times.reply];
-    let longest = longest.into_iter().try_fold(Duration::ZERO, |a, b| b.map(|b| a.max(b)));
-    peer.options.read_timeout = longest.map(|d| d + NET);
+    // While a write waits, Pingora reads no answer, and over HTTP/2 it does not look at the client
+    // and our timers either: it writes inside the select that would, and never comes back to them
+    // after a write that failed (pingora-proxy 0.9.1, proxy_h2.rs `bidirection_down_to_up`). Its
+    // own read runs beside that, so that there `read_timeout` is the end of a body nobody takes.
+    peer.options.write_timeout = sooner(times.write, left.total);
+    peer.options.read_timeout = sooner(left.silence, left.total).map(|d| d + NET);
     peer.options.idle_timeout = provider.pool.idle_timeout;
     if provider.http2 {
         // Without TLS nobody can choose: HTTP/2 it is.
@@ -50,6 +57,14 @@ pub fn peer(provider: &Provider, way: Option<Way>, left: Option<Duration>, age: 
     }
     peer.group_key = group(provider, age);
     peer
+}
+
+/// The shorter of two waits, `None` being for ever.
+pub(super) fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 /// Connections are grouped by provider and how it is reached, so that two at one address share

@@ -1,18 +1,21 @@
 //! Providers' addresses, looked up in the background: no request waits for a name twice, and none
-//! fails because a name server does for a while.
+//! fails because a name server does for a while. A name that has no address is asked for once at a
+//! time and once a second, however many requests want it: each question costs a thread.
 
 use super::dial::Way;
 use crate::flow::Gateway;
 use crate::route::Base;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two look-ups of a name in use. `getaddrinfo` tells no lifetime.
 const REFRESH: Duration = Duration::from_secs(30);
+/// How long a failed look-up answers for those that come after it.
+const FAILED_KEEP: Duration = Duration::from_secs(1);
 
 /// One name's addresses, used in turn.
 #[derive(Debug)]
@@ -59,10 +62,18 @@ impl Known {
     }
 }
 
+/// A name and a port.
+type Name = (String, u16);
+
+/// The last failed look-up of a name; locked while one is under way.
+type Failed = Arc<tokio::sync::Mutex<Option<(Instant, String)>>>;
+
 /// Every provider's addresses.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    known: RwLock<HashMap<(String, u16), Arc<Known>>>,
+    known: RwLock<HashMap<Name, Arc<Known>>>,
+    /// Of names without an address, for as long as a provider uses them.
+    failed: Mutex<HashMap<Name, Failed>>,
 }
 
 impl Resolver {
@@ -78,14 +89,43 @@ impl Resolver {
         let known = self.known.read().get(&name).cloned();
         let known = match known {
             Some(known) => known,
-            None => self.look_up(name).await?,
+            None => self.look_up_once(name).await?,
         };
         let address = known.next().ok_or_else(|| format!("no address for {}", base.host))?;
         let known = (known.addresses.len() > 1).then_some(known);
         Ok(Way { address, known })
     }
 
-    async fn look_up(&self, name: (String, u16)) -> Result<Arc<Known>, String> {
+    /// One look-up for all that wait for it.
+    async fn look_up_once(&self, name: Name) -> Result<Arc<Known>, String> {
+        let failed = self.failed.lock().entry(name.clone()).or_default().clone();
+        let mut failed = failed.lock().await;
+        if let Some(known) = self.known.read().get(&name) {
+            return Ok(known.clone());
+        }
+        if let Some((at, why)) = &*failed
+            && at.elapsed() < FAILED_KEEP
+        {
+            return Err(why.clone());
+        }
+        let found = self.look_up(name).await;
+        *failed = found.as_ref().err().map(|why| (Instant::now(), why.clone()));
+        found
+    }
+
+    /// Names that are known, and those that were asked for in vain.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.known.read().len() + self.failed.lock().len()
+    }
+
+    /// Whether no name was asked for yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    async fn look_up(&self, name: Name) -> Result<Arc<Known>, String> {
         let found = tokio::net::lookup_host((name.0.as_str(), name.1)).await;
         let found = found.map(Iterator::collect);
         let mut addresses: Vec<SocketAddr> =
@@ -124,6 +164,8 @@ impl Resolver {
             }
         }
         self.known.write().retain(|name, _| used.contains(name));
+        let known = self.known.read();
+        self.failed.lock().retain(|name, _| used.contains(name) && !known.contains_key(name));
     }
 }
 
@@ -151,6 +193,26 @@ mod tests {
         assert!(six.address == "[::1]:80".parse().unwrap() && six.known.is_none());
         assert!(resolver.way(&base("localhost")).await.is_ok());
         assert!(resolver.way(&base("no-such-name.invalid")).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_name_without_an_address_is_asked_for_once_for_all_that_want_it() {
+        let resolver = Arc::new(Resolver::default());
+        let ask = |resolver: Arc<Resolver>| async move {
+            resolver.way(&base("no-such-name.invalid")).await.unwrap_err()
+        };
+        let first = ask(resolver.clone()).await;
+        let failed = resolver.failed.lock().values().next().unwrap().clone();
+        let asked = failed.lock().await.as_ref().unwrap().0;
+        let all: tokio::task::JoinSet<String> = (0..100).map(|_| ask(resolver.clone())).collect();
+        assert!(all.join_all().await.into_iter().all(|why| why == first));
+        assert_eq!(failed.lock().await.as_ref().unwrap().0, asked, "nobody asked again");
+        assert_eq!(resolver.len(), 1);
+        // Its answer holds for a moment only.
+        let before = Instant::now().checked_sub(FAILED_KEEP);
+        failed.lock().await.as_mut().unwrap().0 = before.unwrap();
+        ask(resolver).await;
+        assert!(failed.lock().await.as_ref().unwrap().0 > asked);
     }
 
     #[test]

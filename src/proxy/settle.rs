@@ -71,6 +71,12 @@ fn upstream(x: &mut Exchange, error: &Error, reused: bool, now: Instant) -> Verd
     if broken && reused && status == 0 && x.stale_again() {
         return Verdict::Retry;
     }
+    if matches!(error.etype(), ErrorType::WriteTimedout | ErrorType::ReadTimedout) {
+        let fault = if x.is_streaming() { Fault::FirstToken } else { Fault::Reply };
+        let why = "the provider neither takes the request nor answers it in time";
+        let next = x.book(fault, &failure(Class::Timeout, why, None), now);
+        return follow(x, next);
+    }
     let (fault, why) = if status == 0 {
         (Fault::ResetBeforeHeaders, "the provider closed the connection without an answer")
     } else {
@@ -152,8 +158,8 @@ fn reason(error: &Error) -> String {
 }
 
 /// Judges a name without an address.
-pub fn unresolved(x: &mut Exchange, why: &str, now: Instant) -> Verdict {
-    let next = x.book(Fault::Connect, &failure(Class::Server, why, None), now);
+pub fn unresolved(x: &mut Exchange, class: Class, why: &str, now: Instant) -> Verdict {
+    let next = x.book(Fault::Connect, &failure(class, why, None), now);
     follow(x, next)
 }
 

@@ -1,13 +1,17 @@
 //! Before each try: the wait that is due, the provider whose turn it is, the way to it.
 
+use super::dial::Way;
+use super::peer::{self, Left};
 use super::session::Control;
 use super::settle::{self, Verdict};
-use super::{Context, Proxy, forward, intake, peer, rejected};
+use super::{Context, Proxy, forward, intake, rejected};
 use crate::flow::{Phase, Step};
+use crate::route::Provider;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use std::time::{Duration, Instant};
+use weir_filters::error::Class;
 
 impl Proxy {
     /// The wait before a try, watched: a client that leaves ends it, and so do the request's own
@@ -60,20 +64,40 @@ impl Proxy {
         control.exchange().begin(*attempt);
         let found = match &provider.through {
             Some(_) => Ok(None),
-            None => self.resolver.way(&provider.base).await.map(Some),
+            None => self.way(&provider, control).await.map(Some),
         };
         let way = match found {
             Ok(way) => way,
             Err(why) => {
-                let verdict = settle::unresolved(&mut control.exchange(), &why, Instant::now());
+                let x = &mut control.exchange();
+                let verdict = settle::unresolved(x, why.0, &why.1, Instant::now());
                 return rejected().map_err(|mut e: Box<Error>| {
                     e.set_retry(verdict == Verdict::Retry);
                     e
                 });
             }
         };
-        let left = control.clock.total_left(Instant::now());
+        let total = control.clock.total_left(Instant::now());
+        let times = &provider.timeouts;
+        let silence = control.exchange().ticket().and_then(|ticket| match ticket.streams() {
+            true => times.first_token.zip(times.idle).map(|(a, b)| a.max(b)),
+            false => ticket.reply_wait(),
+        });
+        let left = Left { total, silence };
         Ok(Box::new(peer::peer(&provider, way, left, self.started.elapsed().as_secs())))
+    }
+
+    /// The way to a provider, in the time that a connection to it has.
+    async fn way(&self, provider: &Provider, control: &Control) -> Result<Way, (Class, String)> {
+        let way =
+            async { self.resolver.way(&provider.base).await.map_err(|why| (Class::Server, why)) };
+        let left = control.clock.total_left(Instant::now());
+        let Some(within) = peer::sooner(provider.timeouts.connect, left) else { return way.await };
+        let late = |_| {
+            let why = format!("connect timeout: no address of {} in time", provider.base.host);
+            Err((Class::Timeout, why))
+        };
+        tokio::time::timeout(within, way).await.unwrap_or_else(late)
     }
 
     fn make_try(&self, control: &Control, c: &mut Context) -> Result<Step> {

@@ -127,7 +127,9 @@ async fn announce(parts: &mut Parts) -> Result<(), u8> {
         text.push_str(&format!("listening on {scheme}://{}\n", claim.address));
     }
     if let Some(admin) = parts.admin {
-        text.push_str(&format!("admin on http://{admin}\n"));
+        let tls = parts.gateway.snapshot.load().admin.tls.is_some();
+        let scheme = if tls { "https" } else { "http" };
+        text.push_str(&format!("admin on {scheme}://{admin}\n"));
     }
     if let (Some(banner), Some(first)) = (banner, parts.claims.first()) {
         text.push_str(&banner(first.reachable()));

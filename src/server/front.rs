@@ -5,7 +5,7 @@
 //! `GET / HTTP/1.0` in 18 bytes is never answered. Here two bytes decide, under `server.header`,
 //! and every head of the connection has that time too.
 
-use super::Shared;
+use super::{Shared, files, tls};
 use crate::flow::Gateway;
 use crate::proxy::Proxy;
 use crate::proxy::head::{Head, Timed};
@@ -16,6 +16,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +32,20 @@ pub struct Front {
     gateway: Arc<Gateway>,
     shared: Arc<Shared>,
     proxy: Arc<HttpProxy<Proxy>>,
+    /// Listeners that speak TLS.
+    secure: Vec<SocketAddr>,
     h1: HttpServerOptions,
     h2c: HttpServerOptions,
 }
 
 impl Front {
     /// One proxy, spoken to in either protocol.
-    pub fn new(gateway: Arc<Gateway>, shared: Arc<Shared>, proxy: HttpProxy<Proxy>) -> Self {
+    pub fn new(
+        gateway: Arc<Gateway>,
+        shared: Arc<Shared>,
+        proxy: HttpProxy<Proxy>,
+        secure: Vec<SocketAddr>,
+    ) -> Self {
         let idle = gateway.snapshot.load().server.idle;
         let options = |h2c| {
             let mut options = HttpServerOptions::default();
@@ -46,7 +54,7 @@ impl Front {
             options
         };
         let (h1, h2c) = (options(false), options(true));
-        Self { gateway, shared, proxy: Arc::new(proxy), h1, h2c }
+        Self { gateway, shared, proxy: Arc::new(proxy), secure, h1, h2c }
     }
 
     async fn begins_h2(&self, stream: &mut Stream) -> Option<bool> {
@@ -65,6 +73,11 @@ impl Front {
         tokio::time::timeout(limit, peek).await.ok().flatten()
     }
 
+    /// Connections that clients may have.
+    fn most(&self) -> u64 {
+        files::clients(self.shared.files, self.gateway.snapshot.load().server.max_requests)
+    }
+
     fn limit(&self) -> Duration {
         self.gateway.snapshot.load().server.header
     }
@@ -77,8 +90,17 @@ impl ServerApp for Front {
         mut stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let _open = Open::new(&self.shared.connections);
+        let open = Open::new(&self.shared.connections);
+        if open.count > self.most() {
+            if self.shared.turned_away.fetch_add(1, Ordering::Relaxed) == 0 {
+                log::warn!("too many client connections: new ones are closed until some end");
+            }
+            return None;
+        }
         self.shared.pulse.is_here();
+        if tls::is_secure(&self.secure, &stream) {
+            stream = tls::shake(stream, &self.gateway.snapshot.load_full()).await?;
+        }
         // Silent for too long, or gone: there is no request to answer.
         let h2c = self.begins_h2(&mut stream).await?;
         let head = Head::default();
@@ -142,17 +164,20 @@ impl HttpServerApp for Speaks {
 }
 
 /// One more connection, until it is dropped.
-struct Open<'a>(&'a AtomicU64);
+struct Open<'a> {
+    all: &'a AtomicU64,
+    /// How many there were with this one.
+    count: u64,
+}
 
 impl<'a> Open<'a> {
-    fn new(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
+    fn new(all: &'a AtomicU64) -> Self {
+        Self { all, count: all.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.all.fetch_sub(1, Ordering::Relaxed);
     }
 }

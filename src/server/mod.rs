@@ -8,6 +8,7 @@
 mod alerts;
 pub mod changes;
 mod control;
+mod files;
 mod front;
 mod leave;
 mod listen;
@@ -57,6 +58,10 @@ struct Shared {
     listening: AtomicBool,
     /// Client connections open now.
     connections: AtomicU64,
+    /// Client connections closed because there were too many.
+    turned_away: AtomicU64,
+    /// Files that the process may have open.
+    files: u64,
     /// Of the runtime that serves them.
     pulse: pulse::Pulse,
 }
@@ -117,7 +122,7 @@ fn prepare(loaded: Loaded) -> Result<Ready, Unavailable> {
     let gateway = Gateway::new(snapshot, spool, counters, access);
     redis::start(&gateway)
         .map_err(|why| Unavailable::new("use", "redis", io::Error::other(why)))?;
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared { files: files::raise(), ..Shared::default() });
     watch_facts(&gateway, &shared);
     Ok(Ready { gateway, shared, claims, admin, metrics, ledger, logger })
 }
@@ -150,13 +155,7 @@ fn start(ready: Ready, options: Options) -> u8 {
     let metrics_address = metrics.as_ref().and_then(|m| m.local_addr().ok());
     admin::spawn(gateway.clone(), hands, admin, metrics);
     let (close, closing) = tokio::sync::watch::channel(false);
-    let (server, resolver) = match serve::build(&gateway, &shared, &claims) {
-        Ok(built) => built,
-        Err(fault) => {
-            let _ = writeln!(io::stderr(), "weir: {fault}");
-            return EXIT_UNAVAILABLE;
-        }
-    };
+    let (server, resolver) = serve::build(&gateway, &shared, &claims);
     let (hearing, heard) = std::sync::mpsc::channel();
     let parts = control::Parts {
         gateway,
@@ -238,7 +237,9 @@ fn watch_facts(gateway: &Arc<Gateway>, shared: &Arc<Shared>) {
             store_up: stats.store_up(),
             in_flight: gateway.in_flight() as u64,
             open_connections: shared.connections.load(Ordering::Relaxed),
+            connections_refused: shared.turned_away.load(Ordering::Relaxed),
             spool_bytes: stats.spool_bytes(),
+            spool_later_segments: stats.later(),
             ledger_lag_events: stats.lag(),
             events_lost: stats.lost(),
             log_lines_lost: gateway.access.lost() + stderr::dropped(),

@@ -153,6 +153,9 @@ fn keep_started(old: &Snapshot, new: &mut Snapshot) -> Vec<&'static str> {
     new.server.threads = old.server.threads;
     new.server.upstream_idle = old.server.upstream_idle;
     new.admin.listen.clone_from(&old.admin.listen);
+    if differ.contains(&"admin.tls") {
+        new.admin.tls.clone_from(&old.admin.tls);
+    }
     new.admin.metrics_listen.clone_from(&old.admin.metrics_listen);
     new.store = old.store.clone();
     new.redis.clone_from(&old.redis);

@@ -1,7 +1,7 @@
 //! Pingora, set up: one proxy service on every claimed address, and a way to close it.
 
 use super::front::Front;
-use super::{Claim, Shared, Unavailable, tls};
+use super::{Claim, Shared};
 use crate::flow::Gateway;
 use crate::proxy::Proxy;
 use crate::proxy::resolver::Resolver;
@@ -31,14 +31,11 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive {
 };
 
 /// A server that is ready to run, and the providers' addresses that its proxy uses.
-///
-/// # Errors
-/// The TLS library cannot be set up.
 pub fn build(
     gateway: &Arc<Gateway>,
     shared: &Arc<Shared>,
     claims: &[Claim],
-) -> Result<(Server, Arc<Resolver>), Unavailable> {
+) -> (Server, Arc<Resolver>) {
     let settings = gateway.snapshot.load().server.clone();
     let drain = settings.drain.saturating_add(settings.drain_delay).as_secs();
     let conf = ServerConf {
@@ -54,22 +51,20 @@ pub fn build(
     let proxy = Proxy::new(gateway.clone());
     let resolver = proxy.resolver();
     let proxy = pingora::proxy::http_proxy(&server.configuration, proxy);
-    let front = Front::new(gateway.clone(), shared.clone(), proxy);
+    let secure = claims.iter().filter(|claim| claim.tls).map(|claim| claim.address).collect();
+    let front = Front::new(gateway.clone(), shared.clone(), proxy, secure);
     let mut service = Service::new("clients".into(), front);
     for claim in claims {
         let mut socket = TcpSocketOptions::default();
         socket.so_reuseport = claim.is_held().then_some(true);
         socket.tcp_keepalive = Some(KEEPALIVE);
-        let mut listener = ListenerConfig::tcp(claim.address.to_string())
+        let listener = ListenerConfig::tcp(claim.address.to_string())
             .tcp_socket_options(socket)
             .l4_buffer(L4BufferSettings::default().read(READ_BUFFER));
-        if claim.tls {
-            listener = listener.tls(tls::settings(gateway)?);
-        }
         service.add_listener(listener);
     }
     server.add_service(service);
-    Ok((server, resolver))
+    (server, resolver)
 }
 
 /// Serves until `closing` becomes true, then sleeps out the grace period (the control thread ends

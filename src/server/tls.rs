@@ -1,49 +1,69 @@
-//! TLS for callers: who we are is looked up at each handshake, so that a reload changes it at once.
+//! TLS for callers: who we are is looked up at each handshake, so that a reload changes it at
+//! once, and a handshake has a head's time.
+//!
+//! Pingora would shake hands itself, under a minute of its own that nothing changes
+//! (pingora-core 0.9.1, services/listening.rs `run_endpoint`): so its listeners are plain, and
+//! hands are shaken here.
 
-use super::Unavailable;
-use crate::flow::Gateway;
-use async_trait::async_trait;
-use pingora::listeners::TlsAccept;
-use pingora::listeners::tls::TlsSettings;
-use pingora::tls::error::ErrorStack;
-use pingora::tls::ext::{ssl_add_chain_cert, ssl_use_certificate, ssl_use_private_key};
-use pingora::tls::ssl::SslRef;
-use std::io;
-use std::sync::Arc;
+use crate::config::Snapshot;
+use pingora::protocols::Stream;
+use pingora::protocols::l4;
+use pingora::protocols::tls::server::handshake;
+use std::net::SocketAddr;
 
-/// TLS 1.2 and 1.3 with Mozilla's intermediate ciphers, h2 and HTTP/1.1 by ALPN.
-///
-/// # Errors
-/// The TLS library cannot be set up.
-pub fn settings(gateway: &Arc<Gateway>) -> Result<TlsSettings, Unavailable> {
-    let identity = Box::new(Current(gateway.clone()));
-    let mut settings = TlsSettings::with_callbacks(identity)
-        .map_err(|e| Unavailable::new("set up", "tls", io::Error::other(e.to_string())))?;
-    settings.enable_h2();
-    Ok(settings)
+/// Whether a connection came to one of these listeners.
+pub fn is_secure(listeners: &[SocketAddr], stream: &Stream) -> bool {
+    if listeners.is_empty() {
+        return false;
+    }
+    let digest = stream.get_socket_digest();
+    let local = digest.as_ref().and_then(|digest| digest.local_addr()?.as_inet().copied());
+    local.is_some_and(|local| listeners.iter().any(|listener| took(*listener, local)))
 }
 
-/// The identity of the config in force.
-struct Current(Arc<Gateway>);
+/// Whether a listener's connection has this address on our side.
+fn took(listener: SocketAddr, local: SocketAddr) -> bool {
+    let same = || listener.ip().to_canonical() == local.ip().to_canonical();
+    listener.port() == local.port() && (listener.ip().is_unspecified() || same())
+}
 
-#[async_trait]
-impl TlsAccept for Current {
-    async fn certificate_callback(&self, ssl: &mut SslRef) {
-        // A handshake without a certificate fails by itself.
-        if let Err(error) = self.show(ssl) {
-            log::error!("cannot use the certificate of [server] tls: {error}");
+/// Shakes hands; `None` where the caller would not, or took longer than a head may.
+pub async fn shake(stream: Stream, snapshot: &Snapshot) -> Option<Stream> {
+    let tls = snapshot.server.tls.as_ref()?;
+    let stream = stream.into_any().downcast::<l4::stream::Stream>().ok()?;
+    let shaking = handshake(&tls.identity.acceptor, *stream);
+    match tokio::time::timeout(snapshot.server.header, shaking).await {
+        Ok(Ok(stream)) => Some(Box::new(stream)),
+        Ok(Err(error)) => {
+            log::debug!("a caller's TLS handshake failed: {error}");
+            None
+        }
+        Err(_) => {
+            log::debug!("a caller's TLS handshake did not end in time");
+            None
         }
     }
 }
 
-impl Current {
-    fn show(&self, ssl: &mut SslRef) -> Result<(), ErrorStack> {
-        let snapshot = self.0.snapshot.load();
-        let Some(tls) = &snapshot.server.tls else { return Ok(()) };
-        let identity = &tls.identity;
-        let Some((own, between)) = identity.chain.split_first() else { return Ok(()) };
-        ssl_use_certificate(ssl, own)?;
-        ssl_use_private_key(ssl, &identity.key)?;
-        between.iter().try_for_each(|certificate| ssl_add_chain_cert(ssl, certificate))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_its_listeners_whatever_form_the_address_has() {
+        let at = |text: &str| text.parse::<SocketAddr>().ok();
+        let cases = [
+            ("0.0.0.0:8443", "10.0.0.1:8443", true),
+            ("[::]:8443", "[::ffff:10.0.0.1]:8443", true),
+            ("[::]:8443", "[::1]:8443", true),
+            ("10.0.0.1:8443", "10.0.0.1:8443", true),
+            ("10.0.0.1:8443", "[::ffff:10.0.0.1]:8443", true),
+            ("10.0.0.1:8443", "10.0.0.2:8443", false),
+            ("0.0.0.0:8443", "10.0.0.1:8080", false),
+        ];
+        for (listener, local, is) in cases {
+            let both = at(listener).zip(at(local));
+            assert_eq!(both.map(|(a, b)| took(a, b)), Some(is), "{listener} {local}");
+        }
     }
 }

@@ -94,10 +94,6 @@ async fn an_allowlist_holds_for_every_spelling() {
 async fn models_are_listed_as_far_as_the_key_may_and_in_its_words() {
     let a = answering(Answer::default()).await;
     let gateway = gateway(&config(&a)).await;
-    let ids = |body: &Value| -> Vec<String> {
-        let data = body["data"].as_array().unwrap();
-        data.iter().map(|m| m["id"].as_str().unwrap().to_owned()).collect()
-    };
     let body = gateway.ask(&Ask::get("/v1/models")).await.json();
     let names = ids(&body);
     assert!(["big", "m", "up-model"].iter().all(|n| names.contains(&(*n).to_owned())), "{names:?}");
@@ -112,6 +108,7 @@ async fn models_are_listed_as_far_as_the_key_may_and_in_its_words() {
     let model = json!({"type": "model", "id": "m", "display_name": "m", "created_at": born});
     assert_eq!(body, json!({"data": [model], "first_id": "m", "last_id": "m", "has_more": false}));
     assert_eq!(gateway.ask(&anthropic("/v1/models/m")).await.json(), model);
+    pages(&gateway, &names).await;
     let one = gateway.ask(&Ask::get("/v1/models/a%2Fup-model")).await.json();
     assert_eq!((&one["id"], &one["object"]), (&"a/up-model".into(), &"model".into()));
     let code = async |path, key| gateway.ask(&Ask::get(path).key(key)).await.error();
@@ -119,6 +116,42 @@ async fn models_are_listed_as_far_as_the_key_may_and_in_its_words() {
     assert_eq!(code("/v1/models/big", "sk-narrow").await, (403, "model_not_allowed".into()));
     assert_eq!(code("/v1/models", "sk-wrong").await, (401, "invalid_api_key".into()));
     assert_eq!(a.count(), 0);
+}
+
+fn ids(body: &Value) -> Vec<String> {
+    let list = body["data"].as_array().unwrap().iter();
+    list.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Anthropic's list comes in pages, forwards and backwards; OpenAI's has none.
+async fn pages(gateway: &Gateway, names: &[String]) {
+    let page = async |query: &str| {
+        let path = format!("/v1/models?{query}");
+        let ask = Ask::get(&path).with("anthropic-version", "2023-06-01");
+        let reply = gateway.ask(&ask).await;
+        (reply.status(), reply.json())
+    };
+    let first = page("limit=1").await.1;
+    assert_eq!((&first["first_id"], &first["last_id"]), (&json!(names[0]), &json!(names[0])));
+    assert_eq!((ids(&first), &first["has_more"]), (names[..1].to_vec(), &json!(true)));
+    let rest = page(&format!("limit=1000&after_id={}", names[0].replace('/', "%2F"))).await.1;
+    assert_eq!((ids(&rest), &rest["has_more"]), (names[1..].to_vec(), &json!(false)));
+    let last = names.last().unwrap().replace('/', "%2F");
+    let back = page(&format!("limit=2&before_id={last}")).await.1;
+    let want = names[names.len() - 3..names.len() - 1].to_vec();
+    assert_eq!((ids(&back), &back["has_more"]), (want, &json!(names.len() > 3)));
+    let none = page(&format!("after_id={last}")).await.1;
+    let want = json!({"data": [], "first_id": null, "last_id": null, "has_more": false});
+    assert_eq!(none, want);
+    for bad in ["limit=0", "limit=1001", "limit=x", "after_id=nobody", "before_id=a&after_id=m"] {
+        let (status, body) = page(bad).await;
+        assert_eq!(
+            (status, &body["error"]["type"]),
+            (400, &json!("invalid_request_error")),
+            "{bad}"
+        );
+    }
+    assert_eq!(ids(&gateway.ask(&Ask::get("/v1/models?limit=1")).await.json()), *names);
 }
 
 #[tokio::test]

@@ -32,6 +32,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("admin.listen", r#""127.0.0.1:1""#),
     ("admin.token", r#""env:SET""#),
     ("admin.metrics_listen", r#""127.0.0.1:1""#),
+    ("admin.tls.cert", r#""tls/other.pem""#),
+    ("admin.tls.key", r#""tls/same-key.pem""#),
     ("admin.allow_remote", ""), // its effect: tests/config.rs, listeners_beyond_loopback…
     ("store.url", r#""sqlite:x.db""#),
     ("store.spool", r#""x""#),
@@ -340,7 +342,7 @@ fn part(names: &[&str], without: &[&str]) -> String {
 fn defaults_in_the_shipped_config_are_the_ones_in_force() {
     let same = |text: &str, bare: &str| assert!(print(&load(text)) == print(&load(bare)), "{text}");
     same(&part(&["server"], &["default_model", "listen", "tls", "limits"]), "");
-    same(&part(&["admin"], &["token", "metrics_listen"]), "");
+    same(&part(&["admin"], &["token", "metrics_listen", "tls"]), "");
     same(&part(&["store"], &[]), "");
     same(&part(&["log"], &[]), "");
     let examples =

@@ -117,3 +117,23 @@ async fn a_database_on_a_read_only_disk_stops_the_start_and_names_itself() {
     assert_eq!(status.code(), Some(69), "{said}");
     assert!(said.contains("weir.db") && said.contains("ead-only"), "{said}");
 }
+
+#[tokio::test]
+async fn a_spool_of_a_later_version_is_named_and_counted_and_keeps_nobody_from_starting() {
+    let provider = answering(Answer::default()).await;
+    let mut weir = Weir::prepare(&toml::simple(&provider), Tables::default(), &[]).await;
+    std::fs::create_dir(weir.spool()).unwrap();
+    let name = "019ad4c0-0000-7000-8000-000000000000-7.jsonl";
+    let text = "{\"weir_spool\":9}\n{\"what\":\"is not known\"}\n";
+    std::fs::write(weir.spool().join(name), text).unwrap();
+    weir.run();
+    weir.ready().await;
+    assert_eq!(weir.ask(&chat()).await.status(), 200);
+    assert_eq!(weir.metric("weir_spool_later_segments", &[]).await, Some(1.0));
+    assert_eq!(weir.metric("weir_store_up", &[]).await, Some(1.0));
+    let log = weir.stderr();
+    assert_eq!(log.matches("a later version of weir wrote it").count(), 1, "{log}");
+    assert!(log.contains(name), "{log}");
+    weir.stop().await;
+    assert_eq!(std::fs::read_to_string(weir.spool().join(name)).unwrap(), text);
+}

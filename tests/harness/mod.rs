@@ -13,6 +13,7 @@ pub mod reply;
 pub mod spool;
 pub mod tls;
 pub mod toml;
+pub mod wires;
 
 mod selftest;
 

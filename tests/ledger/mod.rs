@@ -5,6 +5,7 @@ mod crash;
 mod life;
 mod report;
 mod store;
+mod versions;
 
 use jiff::Timestamp;
 use std::collections::BTreeMap;

@@ -81,6 +81,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
+/// Adds to `unread`, once each, the paths of members that are none of `known` and say something:
+/// null, `[]` and `{}` do not. `at` is the object's own path.
+pub(crate) fn note_unread(unread: &mut Vec<String>, at: &str, object: &RawValue, known: &[&str]) {
+    let members = Members::of(object.get()).unwrap_or_default();
+    for (name, value) in &members.0 {
+        let empty = matches!(value.get(), "null" | "[]" | "{}");
+        if empty || known.contains(&&**name) {
+            continue;
+        }
+        // A name is the caller's own, of any length.
+        let name: String = name.chars().take(64).collect();
+        let path = format!("{at}.{name}");
+        if !unread.contains(&path) {
+            unread.push(path);
+        }
+    }
+}
+
 /// The text of a raw value; `None` when it is no string (or holds a lone surrogate).
 #[must_use]
 pub fn text(raw: &RawValue) -> Option<Text<'_>> {

@@ -7,7 +7,7 @@
 use crate::error::{ApiError, Failure};
 use crate::peek::{self, BadBody, Peek};
 use crate::usage::Units;
-use crate::wire::{Ask, Outgoing, Reply, ReplyContext, Whole, Wire};
+use crate::wire::{Ask, Outgoing, Reply, ReplyContext, Whole, Wire, note};
 use bytes::Bytes;
 use names::Names;
 pub use passed::Passed;
@@ -284,16 +284,11 @@ fn translated(
     let mut outgoing = wire.request(&Ask { peek: &peek, ..*ask })?;
     // What the wire strips for callers of chat never reaches a caller of another dialect.
     outgoing.strip_usage = false;
-    for name in &mut outgoing.dropped {
-        if let Some(theirs) = names::member(api, name, ask.peek) {
-            *name = theirs.to_owned();
-        }
+    for name in std::mem::take(&mut outgoing.dropped) {
+        let theirs = names::member(api, &name, ask.peek).map(str::to_owned);
+        note(&mut outgoing.dropped, &theirs.unwrap_or(name));
     }
-    for name in chat.dropped {
-        if !outgoing.dropped.contains(&name) {
-            outgoing.dropped.push(name);
-        }
-    }
+    chat.dropped.iter().for_each(|name| note(&mut outgoing.dropped, name));
     Ok((outgoing, Memo { names: chat.names, ..Memo::default() }))
 }
 

@@ -80,9 +80,17 @@ pub(super) fn member(api: Api, chat: &str, asked: &Peek) -> Option<&'static str>
         (Api::Messages, "reasoning_effort") if asked.find("thinking").is_some() => "thinking",
         (Api::Messages, "reasoning_effort") => "output_config.effort",
         (Api::Messages, "response_format") => "output_config.format",
+        (Api::Messages, "messages.thinking_blocks" | "messages.reasoning_content") => {
+            "messages.content.thinking"
+        }
+        (Api::Messages, "messages.cache_control" | "tools.cache_control") => "cache_control",
         (Api::Messages, "parallel_tool_calls") => "tool_choice.disable_parallel_tool_use",
         (Api::Responses, "reasoning_effort") => "reasoning.effort",
         (Api::Responses, "response_format") => "text.format",
+        (Api::Responses, "messages.thinking_blocks" | "messages.reasoning_content") => {
+            "input.reasoning"
+        }
+        (Api::Responses, "messages.tool_calls.function.arguments") => "input.arguments",
         (Api::Responses, "max_tokens" | "max_completion_tokens") => "max_output_tokens",
         _ => return None,
     })

@@ -24,6 +24,9 @@ pub fn apply_params(
     peek: &Peek,
     edits: &mut Edits,
 ) -> Result<Vec<String>, BadBody> {
+    if is_idle(params, peek) {
+        return Ok(Vec::new());
+    }
     once(params, peek)?;
     let mut work = Work { peek, steps: Vec::new(), slots: edits.slots(peek) };
     let before = work.gone();
@@ -40,6 +43,22 @@ pub fn apply_params(
     let steps = work.steps;
     steps.into_iter().for_each(|step| edits.push(step));
     Ok(dropped)
+}
+
+/// There is nothing to edit: the provider names no member, and the caller at most one limit, as
+/// the digits that it was held for.
+fn is_idle(params: &Params, peek: &Peek) -> bool {
+    let none = params.rename.is_empty()
+        && params.drop.is_empty()
+        && params.defaults.is_empty()
+        && params.clamp.is_empty();
+    let mut limits = peek.members.iter().filter(|m| LIMITS.contains(&peek.name(m)));
+    let (first, second) = (limits.next(), limits.next());
+    let held = |limit: u64| {
+        let mut digits = itoa::Buffer::new();
+        first.is_none_or(|m| peek.value(m) == digits.format(limit).as_bytes())
+    };
+    none && second.is_none() && peek.max_tokens.is_none_or(held)
 }
 
 /// The value of `stream_options` that makes a stream report its usage, the caller's other options

@@ -21,6 +21,7 @@ pub mod openai;
 pub mod qianfan;
 mod scribe;
 
+pub(crate) use edit::note;
 pub use edit::segment;
 
 /// A provider protocol.

@@ -88,7 +88,7 @@ fn thinking_blocks_come_back_unchanged_in_front_of_everything() {
 fn a_tool_loop_without_its_blocks_goes_on_without_thinking() {
     let sent = tool_loop("");
     assert_eq!(sent.json.get("thinking"), None::<&Value>);
-    assert_eq!(sent.dropped, ["reasoning_effort"]);
+    assert_eq!(sent.dropped, ["reasoning_effort", "messages.reasoning_content"]);
 }
 
 #[test]

@@ -186,3 +186,39 @@ fn other_providers_embeddings_are_openai_s_to_the_caller() {
     let got = read(Wire::Vertex, json!({"predictions": [one(1), one(2)]}));
     assert_eq!((&got["data"][1]["embedding"], &got["usage"]), (&json!([2]), &prompt(3)));
 }
+
+#[test]
+fn dashscope_s_embeddings_are_asked_ten_at_a_time_and_put_in_their_places() {
+    let to = To::new(Wire::DashScope);
+    let body = json!({"model": "m", "input": ["a", "b"], "dimensions": 2, "user": "u",
+                      "input_type": "search_query"});
+    let (out, _) = to.try_ask(Api::Embeddings, &body).unwrap();
+    assert_eq!(out.path, "/services/embeddings/text-embedding/text-embedding");
+    let sent: Value = serde_json::from_slice(&out.body.concat()).unwrap();
+    let want = json!({"model": "up-model", "input": {"texts": ["a", "b"]},
+                      "parameters": {"dimension": 2, "text_type": "query"}});
+    assert_eq!((sent, out.dropped), (want, vec!["user".to_owned()]));
+    let other = json!({"model": "m", "input": "a", "input_type": "clustering"});
+    let (sent, dropped, _) = to.ask(Api::Embeddings, &other);
+    assert_eq!(sent, json!({"model": "up-model", "input": {"texts": ["a"]}}));
+    assert_eq!(dropped, ["input_type"]);
+    // The third and fourth generation take ten texts, the first two 25.
+    let many: Vec<String> = (0..26).map(|n| n.to_string()).collect();
+    let calls = |model: &'static str| {
+        let to = To { model, ..To::new(Wire::DashScope) };
+        to.ask(Api::Embeddings, &json!({"model": "m", "input": many})).2.parts().len() + 1
+    };
+    assert_eq!((calls("text-embedding-v4"), calls("text-embedding-v2")), (3, 2));
+
+    let reply = json!({"output": {"embeddings": [
+        {"text_index": 1, "embedding": [2]}, {"text_index": 0, "embedding": [0.5]}]},
+        "usage": {"total_tokens": 5}, "request_id": "r"});
+    let (_, _, memo) = to.ask(Api::Embeddings, &body);
+    let whole = Api::Embeddings.whole(to.wire, &memo, reply.to_string().into(), context()).unwrap();
+    let got: Value = serde_json::from_slice(&whole.body).unwrap();
+    assert_eq!(
+        (&got["data"][0]["embedding"], &got["data"][1]["embedding"]),
+        (&json!([0.5]), &json!([2]))
+    );
+    assert_eq!((whole.tap.usage.unwrap().input, &got["usage"]["total_tokens"]), (5, &json!(5)));
+}

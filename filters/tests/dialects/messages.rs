@@ -27,7 +27,10 @@ fn claude_code_s_requests_become_chats_without_its_billing_header() {
         let text = sent.to_string();
         assert!(!text.contains("x-anthropic-billing-header"), "{}", case.id);
         assert!(!text.contains("cache_control"), "{}", case.id);
-        assert_eq!(dropped, ["cache_control", "context_management", "metadata", "thinking"]);
+        assert_eq!(
+            dropped,
+            ["cache_control", "context_management", "metadata.user_id", "thinking"]
+        );
         let tools = sent["tools"].as_array().unwrap();
         assert_eq!(tools.len(), body["tools"].as_array().unwrap().len());
         let roles: Vec<_> =
@@ -97,7 +100,10 @@ fn documents_and_search_results_of_text_are_text_to_every_model() {
     let said = json!([{"type": "text", "text": "a\nb"}, {"type": "text", "text": "c"}]);
     assert_eq!(sent["messages"][0]["content"], said);
     assert_eq!(sent["messages"][2]["content"], "T\nhttps://x.invalid/1\na\nb");
-    assert_eq!(dropped, ["messages.content.tool_reference"]);
+    let citations =
+        ["document", "search_result"].map(|kind| format!("messages.content.{kind}.citations"));
+    let tool = "messages.content.tool_reference".to_owned();
+    assert_eq!(dropped, [&citations[0], &citations[1], &tool].map(String::clone));
 }
 
 #[test]

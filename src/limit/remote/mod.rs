@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 /// Settlements that wait for Redis. At a thousand requests a second this is a minute; what does
 /// not fit is lost to Redis only, and its holds end by themselves.
-const QUEUE_MAX: usize = 1 << 16;
+pub(super) const QUEUE_MAX: usize = 1 << 16;
 /// Late answers in a row after which Redis is away. One alone may be the network's.
 const LATE_MAX: u32 = 2;
 /// Timeouts that one call may take while others are answered: a burst queues up at a Redis that is

@@ -83,7 +83,7 @@ enum Replying {
 
 /// One admitted request between its first try and its end.
 pub struct Exchange {
-    ticket: Option<Ticket>,
+    ticket: Option<Box<Ticket>>,
     committed: Option<Committed>,
     /// The body of the running try.
     pub feed: Feed,
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Exchange {
 impl Exchange {
     /// For an admitted request.
     #[must_use]
-    pub fn new(ticket: Ticket, close_delimited: bool) -> Self {
+    pub fn new(ticket: Box<Ticket>, close_delimited: bool) -> Self {
         Self {
             ticket: Some(ticket),
             committed: None,
@@ -138,7 +138,7 @@ impl Exchange {
 
     /// The request, until its event is written.
     pub fn ticket(&mut self) -> Option<&mut Ticket> {
-        self.ticket.as_mut()
+        self.ticket.as_deref_mut()
     }
     /// The event, once written; taken to be told about.
     pub fn committed(&mut self) -> Option<Committed> {
@@ -157,7 +157,7 @@ impl Exchange {
     /// The caller asked for a stream.
     #[must_use]
     pub fn is_streaming(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::streams)
+        self.ticket.as_ref().is_some_and(|ticket| ticket.streams())
     }
     pub(in crate::proxy) fn hold_max(&self) -> Duration {
         let hour = Duration::from_secs(3600);

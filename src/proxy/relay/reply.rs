@@ -4,7 +4,6 @@ use super::super::answer;
 use super::super::session::{Clock, REJECTED, Timer};
 use super::batch::Batch;
 use super::{Exchange, Reading, Replying, Sent, Turn, refusal};
-use crate::flow::Ticket;
 #[cfg(debug_assertions)]
 use crate::flow::failpoint;
 use crate::meter::Outcome;
@@ -205,7 +204,7 @@ impl Exchange {
             // whole wait once more from here. Comments show nothing.
             if !*begun && step.out.iter().any(|b| !b.starts_with(b":")) {
                 *begun = true;
-                let wait = self.ticket.as_ref().and_then(Ticket::first_token);
+                let wait = self.ticket.as_ref().and_then(|ticket| ticket.first_token());
                 clock.arm(Timer::FirstToken, batch.now, wait);
             }
             prelude.extend(step.out);

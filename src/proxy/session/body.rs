@@ -2,17 +2,24 @@
 
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
 use weir_filters::peek::Segments;
 
 /// One write to the provider. Between two the reply is looked at, so that an early answer is seen
 /// before a large body is through; larger pieces would only delay that.
 const PIECE_MAX: usize = 128 << 10;
+/// Pieces on their way at once: one being written and one ready behind it. Pingora's pipe holds
+/// four, and looks at neither the client nor our timers while it is full.
+const AHEAD_MAX: usize = 2;
 
 /// What is still to be sent.
 #[derive(Debug, Default)]
 pub struct Feed {
     left: VecDeque<Bytes>,
     empty: bool,
+    room: Option<Arc<Room>>,
 }
 
 impl Feed {
@@ -21,7 +28,7 @@ impl Feed {
     pub fn new(body: Segments) -> Self {
         let left: VecDeque<Bytes> = body.0.into_iter().filter(|b| !b.is_empty()).collect();
         let empty = left.is_empty();
-        Self { left, empty }
+        Self { left, empty, room: None }
     }
 
     /// The try has no body at all.
@@ -36,9 +43,28 @@ impl Feed {
         self.left.is_empty()
     }
 
-    /// The next piece: a slice where a segment is large, a join where segments are small, since
-    /// each piece is a write of its own.
+    /// The next piece, or none where enough are on their way: then [`Feed::room`] tells when.
     pub fn next_piece(&mut self) -> Option<Bytes> {
+        if self.room.as_ref().is_some_and(|room| room.is_full()) {
+            return None;
+        }
+        let piece = self.cut()?;
+        if self.left.is_empty() {
+            return Some(piece);
+        }
+        let room = self.room.get_or_insert_default().clone();
+        Some(Bytes::from_owner(Lent::new(piece, room)))
+    }
+
+    /// Where the next piece must wait for one to be written; `None` where there is no next one.
+    #[must_use]
+    pub fn room(&self) -> Option<Arc<Room>> {
+        self.room.clone().filter(|_| !self.is_done())
+    }
+
+    /// A slice where a segment is large, a join where segments are small, since
+    /// each piece is a write of its own.
+    fn cut(&mut self) -> Option<Bytes> {
         let mut first = self.left.pop_front()?;
         if first.len() > PIECE_MAX {
             let piece = first.split_to(PIECE_MAX);
@@ -59,6 +85,50 @@ impl Feed {
             }
         }
         Some(joined.into())
+    }
+}
+
+/// How many pieces are on their way.
+#[derive(Debug, Default)]
+pub struct Room {
+    lent: AtomicUsize,
+    back: Notify,
+}
+
+impl Room {
+    fn is_full(&self) -> bool {
+        self.lent.load(Ordering::Acquire) >= AHEAD_MAX
+    }
+
+    /// Waits until a piece has been written since the last such wait.
+    pub async fn back(&self) {
+        self.back.notified().await;
+    }
+}
+
+/// A piece that says when it is written: Pingora lets go of it then.
+struct Lent {
+    piece: Bytes,
+    room: Arc<Room>,
+}
+
+impl Lent {
+    fn new(piece: Bytes, room: Arc<Room>) -> Self {
+        room.lent.fetch_add(1, Ordering::AcqRel);
+        Self { piece, room }
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.piece
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.room.lent.fetch_sub(1, Ordering::AcqRel);
+        self.room.back.notify_one();
     }
 }
 
@@ -83,5 +153,27 @@ mod tests {
         }
         assert!(out == whole && feed.is_done() && !feed.is_empty());
         assert!(Feed::new(Segments::default()).is_empty());
+    }
+    #[test]
+    fn two_pieces_are_on_their_way_and_the_next_waits_for_one() {
+        let body = Bytes::from(vec![7; 4 * PIECE_MAX]);
+        let mut feed = Feed::new(Segments([body].into()));
+        let (a, b) = (feed.next_piece(), feed.next_piece());
+        assert!(a.is_some() && b.is_some() && feed.next_piece().is_none());
+        let room = feed.room().expect("two are left");
+        drop(a);
+        let c = feed.next_piece();
+        assert!(c.is_some() && feed.next_piece().is_none() && room.is_full());
+        drop((b, c));
+        assert!(feed.next_piece().is_some_and(|piece| piece.len() == PIECE_MAX));
+        assert!(feed.is_done() && feed.room().is_none(), "nothing waits for the last one");
+    }
+
+    #[test]
+    fn a_body_of_one_piece_is_handed_out_as_it_is() {
+        let body = Bytes::from(vec![7; PIECE_MAX]);
+        let mut feed = Feed::new(Segments([body.clone()].into()));
+        assert_eq!(feed.next_piece().map(|piece| piece.as_ptr()), Some(body.as_ptr()));
+        assert!(feed.room.is_none());
     }
 }

@@ -24,13 +24,18 @@ impl Session for Downstream {
         Ok(self.control.exchange().feed.next_piece())
     }
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
-        if !no_body_expected {
-            let piece = self.control.exchange().feed.next_piece();
+        if no_body_expected {
+            return self.watch(None).await;
+        }
+        let room = {
+            let feed = &mut self.control.exchange().feed;
+            let piece = feed.next_piece();
             if piece.is_some() {
                 return Ok(piece);
             }
-        }
-        self.watch().await
+            feed.room()
+        };
+        self.watch(room).await
     }
     fn is_body_done(&mut self) -> bool {
         self.control.exchange().feed.is_done()

@@ -10,7 +10,10 @@ pub mod body;
 pub mod clock;
 mod delegate;
 mod hold;
+mod join;
 mod part;
+
+use body::Room;
 
 pub use body::Feed;
 pub use clock::{Clock, Timer};
@@ -45,7 +48,7 @@ pub struct Control {
     /// Its deadlines.
     pub clock: Clock,
     exchange: Mutex<Exchange>,
-    slot: Mutex<Option<Box<ServerSession>>>,
+    slot: Mutex<Option<(Box<ServerSession>, join::Later)>>,
 }
 
 impl std::fmt::Debug for Control {
@@ -79,6 +82,7 @@ pub struct Downstream {
     sleep: Pin<Box<Sleep>>,
     bell: Pin<Box<OwnedNotified>>,
     hold: hold::Hold,
+    later: join::Later,
 }
 
 fn nobody() -> Box<ServerSession> {
@@ -95,25 +99,40 @@ impl Downstream {
             (Box::pin(x.ticket_bell()), hold::Hold::new(&x))
         };
         let sleep = Box::pin(tokio::time::sleep_until(now + std::time::Duration::from_secs(3600)));
-        let it = Self { inner, control, sleep, bell, hold };
+        let it = Self { inner, control, sleep, bell, hold, later: join::Later::default() };
         **session = ServerSession::Custom(Box::new(it));
     }
 
-    /// Gives the place back; nothing happens where it has been given back before.
-    pub fn uninstall(session: &mut Box<ServerSession>, control: &Control) {
+    /// Gives the place back, and what is not written yet; nothing happens where it has been given
+    /// back before.
+    pub fn uninstall(session: &mut Box<ServerSession>, control: &Control) -> Vec<HttpTask> {
         if !session.is_custom() {
-            return;
+            return Vec::new();
         }
         // Dropping the stand-in puts the session it held into the slot.
         **session = ServerSession::Custom(Box::new(()));
-        if let Some(inner) = control.slot.lock().take() {
-            *session = inner;
-        }
+        let Some((inner, mut later)) = control.slot.lock().take() else { return Vec::new() };
+        *session = inner;
+        later.take()
     }
 
-    /// Waits for the client's next move while our own timers run. Never ends by itself: an error
-    /// says what ended the wait. This is polled whenever Pingora waits for the provider.
-    async fn watch(&mut self) -> Result<Option<Bytes>> {
+    /// Writes what [`Downstream::uninstall`] gave back.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn settle(session: &mut ServerSession, later: Vec<HttpTask>) -> Result<()> {
+        join::go_on(session).await?;
+        if !later.is_empty() {
+            session.response_duplex_vec(later).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the client's next move while our own timers run. Ends by itself only with the
+    /// next piece of the body, where `room` is waited for: an error says what ended the wait.
+    /// This is polled whenever Pingora waits for the provider.
+    async fn watch(&mut self, room: Option<Arc<Room>>) -> Result<Option<Bytes>> {
+        self.release().await;
         loop {
             let deadline = self.control.clock.next();
             let next = self.hold.sooner(deadline.map(|(at, _)| at));
@@ -123,9 +142,19 @@ impl Downstream {
                 self.sleep.as_mut().reset(at);
             }
             let fired = tokio::select! {
-                read = self.inner.read_body_or_idle(true) => return read,
+                moved = join::next_move(&mut self.inner) => match moved? {
+                    join::Move::Read(read) => return Ok(read),
+                    join::Move::Wrote => continue,
+                },
                 () = self.sleep.as_mut() => true,
                 () = self.bell.as_mut() => false,
+                () = back(room.as_deref()) => {
+                    let piece = self.control.exchange().feed.next_piece();
+                    if piece.is_some() {
+                        return Ok(piece);
+                    }
+                    continue;
+                }
             };
             if !fired {
                 return Error::e_explain(CUT, "the drain time is over");
@@ -149,15 +178,24 @@ impl Downstream {
     /// Passes what the provider sent through the relay, and writes what is left of it.
     async fn relay(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
         let mut out = Vec::with_capacity(2);
+        let mut hand = tasks.len();
         let (turn, leaving) = {
             let mut x = self.control.exchange();
             let leaving = x.ticket().is_some_and(|t| t.phase() > Phase::Serving);
-            (x.relay(tasks, &self.control.clock, &mut out)?, leaving)
+            let turn = x.relay(tasks, &self.control.clock, &mut out)?;
+            // While a body is still sent to the provider, that is what is waited for.
+            if turn == Turn::End || !x.feed.is_done() || !self.joins() {
+                hand = 0;
+            }
+            (turn, leaving)
         };
         if turn == Turn::End || leaving {
             self.inner.set_keepalive(None);
         }
-        let done = if out.is_empty() { false } else { self.write(out).await? };
+        let done = match self.later.keep(hand, out) {
+            Some(out) if !out.is_empty() => self.write(out).await?,
+            _ => false,
+        };
         #[cfg(debug_assertions)]
         if self.control.exchange().is_committed() {
             failpoint::pass(failpoint::Point::AfterWrite);
@@ -185,7 +223,10 @@ impl Downstream {
     /// must not keep either from coming.
     async fn write_part(&mut self, part: Vec<HttpTask>) -> Result<bool> {
         let total = self.control.clock.total_left(Instant::now());
-        let write = self.inner.response_duplex_vec(part);
+        let write = async {
+            join::go_on(&mut self.inner).await?;
+            self.inner.response_duplex_vec(part).await
+        };
         tokio::pin!(write);
         if let std::task::Poll::Ready(done) = futures_now(write.as_mut()) {
             return done;
@@ -204,6 +245,14 @@ impl Downstream {
     }
 }
 
+/// When another piece of the body may be handed out.
+async fn back(room: Option<&Room>) {
+    match room {
+        Some(room) => room.back().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// One poll, without a waker of its own: `Ready` in all but the rarest case.
 fn futures_now<F: Future>(future: Pin<&mut F>) -> std::task::Poll<F::Output> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -212,6 +261,7 @@ fn futures_now<F: Future>(future: Pin<&mut F>) -> std::task::Poll<F::Output> {
 
 impl Drop for Downstream {
     fn drop(&mut self) {
-        *self.control.slot.lock() = Some(std::mem::replace(&mut self.inner, nobody()));
+        let later = std::mem::take(&mut self.later);
+        *self.control.slot.lock() = Some((std::mem::replace(&mut self.inner, nobody()), later));
     }
 }

@@ -286,6 +286,15 @@ impl Registry {
         }
     }
 
+    /// Targets that are known, and how many may be.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        let providers = self.providers.lock();
+        let known = providers.values().map(|live| live.models.read().len()).sum();
+        // One more for those that share a state.
+        (known, providers.len() * (MODELS_MAX + 1))
+    }
+
     /// Calls `tell` for each provider in no order.
     pub fn each(&self, mut tell: impl FnMut(&str, &ProviderLive)) {
         for (id, live) in self.providers.lock().iter() {

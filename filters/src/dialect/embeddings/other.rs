@@ -14,7 +14,11 @@ const GEMINI_INPUTS_MAX: usize = 100;
 const COHERE_INPUTS_MAX: usize = 96;
 /// The same of Vertex (cloud.google.com, text embeddings API), whose Gemini models take one alone.
 const VERTEX_INPUTS_MAX: usize = 250;
-
+/// The same of DashScope (help.aliyun.com, text embedding synchronous API): 10 from the third
+/// generation on.
+const DASHSCOPE_INPUTS_MAX: usize = 10;
+/// Its first two generations take more.
+const DASHSCOPE_OLD: [(&str, usize); 2] = [("text-embedding-v1", 25), ("text-embedding-v2", 25)];
 /// The same of OpenAI (API reference, embeddings), for wires without a bound of their own.
 const OPENAI_INPUTS_MAX: usize = 2_048;
 /// Calls that one request may become: each waits for the one before.
@@ -47,7 +51,8 @@ pub(super) fn request(
     // have mostly.
     let kind = ask.peek.find("input_type").map(|member| ask.peek.value(member));
     let kind = kind.and_then(|raw| std::str::from_utf8(raw).ok());
-    if cohere_at(wire, ask.model) {
+    let known = wire == Wire::DashScope && kind.and_then(dashscope_type).is_some();
+    if cohere_at(wire, ask.model) || known {
         dropped.retain(|name| name != "input_type");
     }
     let most = inputs_max(wire, ask.model);
@@ -118,6 +123,15 @@ fn one(
             put_cohere(&mut body, inputs, kind, dimensions);
             "/embed".to_owned()
         }
+        Wire::DashScope => {
+            put_member(&mut body, "model", ask.model);
+            put_name(&mut body, "input");
+            body.push(b'{');
+            put_texts(&mut body, "texts", inputs);
+            body.push(b'}');
+            put_dashscope(&mut body, kind, dimensions);
+            "/services/embeddings/text-embedding/text-embedding".to_owned()
+        }
         Wire::Bedrock if cohere_at(wire, ask.model) => {
             put_cohere(&mut body, inputs, kind, dimensions);
             format!("/model/{}/invoke", segment(ask.model))
@@ -141,6 +155,10 @@ fn inputs_max(wire: Wire, model: &str) -> usize {
         Wire::Gemini => GEMINI_INPUTS_MAX,
         Wire::Vertex if model.contains("gemini") => 1,
         Wire::Vertex => VERTEX_INPUTS_MAX,
+        Wire::DashScope => {
+            let old = DASHSCOPE_OLD.iter().find(|(name, _)| *name == model);
+            old.map_or(DASHSCOPE_INPUTS_MAX, |(_, most)| *most)
+        }
         _ if cohere_at(wire, model) => COHERE_INPUTS_MAX,
         // Titan's, and others' that answer as it does.
         Wire::Bedrock => 1,
@@ -169,6 +187,30 @@ fn put_cohere(out: &mut Vec<u8>, texts: &[&RawValue], kind: Option<&str>, size: 
     put_raw(out, "embedding_types", "[\"float\"]");
     if let Some(size) = size {
         put_raw(out, "output_dimension", size);
+    }
+}
+
+/// DashScope's two words for what a text is for.
+fn dashscope_type(kind: &str) -> Option<&'static str> {
+    match kind {
+        "\"query\"" | "\"search_query\"" => Some("query"),
+        "\"document\"" | "\"search_document\"" => Some("document"),
+        _ => None,
+    }
+}
+
+fn put_dashscope(out: &mut Vec<u8>, kind: Option<&str>, size: Option<&str>) {
+    let mut parameters = b"{".to_vec();
+    if let Some(size) = size {
+        put_raw(&mut parameters, "dimension", size);
+    }
+    if let Some(kind) = kind.and_then(dashscope_type) {
+        put_member(&mut parameters, "text_type", kind);
+    }
+    if parameters.len() > 1 {
+        put_name(out, "parameters");
+        out.append(&mut parameters);
+        out.push(b'}');
     }
 }
 
@@ -217,6 +259,29 @@ struct Reply<'a> {
     #[serde(rename = "usageMetadata")]
     usage: Option<Usage>,
     meta: Option<Meta>,
+    #[serde(borrow)]
+    output: Option<Output<'a>>,
+    #[serde(rename = "usage")]
+    total: Option<Total>,
+}
+
+/// DashScope's.
+#[derive(Deserialize)]
+struct Output<'a> {
+    #[serde(borrow)]
+    embeddings: Vec<Placed<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Placed<'a> {
+    #[serde(borrow)]
+    embedding: &'a RawValue,
+    text_index: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Total {
+    total_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -256,7 +321,8 @@ struct Statistics {
 }
 
 /// Reads a reply in Gemini's form (`{"values": […]}` each), Ollama's (bare arrays), Cohere's (those
-/// under `float`), Titan's (one array) or Vertex's (`predictions`).
+/// under `float`), Titan's (one array), Vertex's (`predictions`) or DashScope's (`output`, each
+/// with its place).
 pub(super) fn read(body: &[u8]) -> Option<Vectors<'_>> {
     let reply: Reply<'_> = serde_json::from_slice(body).ok()?;
     let counts = reply.predictions.iter().flatten().map(|one| {
@@ -264,6 +330,11 @@ pub(super) fn read(body: &[u8]) -> Option<Vectors<'_>> {
         tokens.unwrap_or_default() as u64
     });
     let predicted: u64 = counts.sum();
+    let placed = reply.output.map(|output| {
+        let mut placed = output.embeddings;
+        placed.sort_by_key(|one| one.text_index);
+        placed.into_iter().map(|one| one.embedding).collect()
+    });
     let list: Vec<&RawValue> = match (reply.embeddings, reply.embedding, &reply.predictions) {
         (Some(raw), ..) if raw.get().starts_with('{') => {
             serde_json::from_str(Members::of(raw.get())?.get("float")?.get()).ok()?
@@ -271,7 +342,7 @@ pub(super) fn read(body: &[u8]) -> Option<Vectors<'_>> {
         (Some(raw), ..) => serde_json::from_str(raw.get()).ok()?,
         (None, Some(one), _) => vec![one],
         (None, None, Some(all)) => all.iter().map(|one| one.embeddings.values).collect(),
-        (None, None, None) => return None,
+        (None, None, None) => placed?,
     };
     let vector = |raw: &RawValue| raw.get().starts_with('[');
     let vectors = list
@@ -286,6 +357,7 @@ pub(super) fn read(body: &[u8]) -> Option<Vectors<'_>> {
         .prompt_eval_count
         .or(reply.titan)
         .or_else(|| reply.usage.and_then(|usage| usage.prompt))
+        .or_else(|| reply.total.and_then(|total| total.total_tokens))
         .or_else(|| billed.map(|tokens| tokens as u64))
         .or_else(|| (predicted > 0).then_some(predicted));
     (!vectors.is_empty()).then_some(Vectors { vectors, prompt })

@@ -2,13 +2,24 @@
 
 use super::request::parse;
 use crate::chat::media::is_web;
-use crate::chat::raw::{Members, Text, put_member, put_name, put_raw};
+use crate::chat::raw::{Members, Text, note_unread, put_member, put_name, put_raw};
 use crate::chat::wrong;
 use crate::error::ApiError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// Members of a block that are read, by its type.
+const OF_BLOCK: [(&str, &[&str]); 6] = [
+    // An answer's citations are the provider's, and nobody asks them back.
+    ("text", &["type", "text", "cache_control", "citations"]),
+    ("image", &["type", "source", "cache_control"]),
+    ("document", &["type", "source", "title", "cache_control"]),
+    ("search_result", &["type", "source", "title", "content", "cache_control"]),
+    ("tool_use", &["type", "id", "name", "input", "cache_control", "caller"]),
+    ("tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"]),
+];
 
 /// One block.
 #[derive(Debug)]
@@ -32,6 +43,7 @@ pub(super) enum Block<'a> {
         id: Text<'a>,
         name: Text<'a>,
         input: &'a RawValue,
+        cache: Option<&'a RawValue>,
     },
     Result {
         id: Text<'a>,
@@ -91,7 +103,11 @@ struct Shape<'a> {
 impl<'a> Block<'a> {
     /// # Errors
     /// A block without what its type needs.
-    pub(super) fn read(at: &str, raw: &'a RawValue) -> Result<Self, ApiError> {
+    pub(super) fn read(
+        at: &str,
+        raw: &'a RawValue,
+        unread: &mut Vec<String>,
+    ) -> Result<Self, ApiError> {
         if raw.get().starts_with('"') {
             return Ok(Self::Text { text: parse(at, raw)?, cache: None });
         }
@@ -100,6 +116,9 @@ impl<'a> Block<'a> {
             let param = format!("{at}.{name}");
             wrong(&param, &format!("{param} is missing"))
         };
+        if let Some((kind, known)) = OF_BLOCK.iter().find(|(kind, _)| *kind == &*shape.kind) {
+            note_unread(unread, &format!("messages.content.{kind}"), raw, known);
+        }
         let cache = shape.cache_control;
         Ok(match &*shape.kind {
             "text" => Self::Text { text: shape.text.ok_or_else(|| missing("text"))?, cache },
@@ -110,17 +129,18 @@ impl<'a> Block<'a> {
                     url => Self::Image { url, cache },
                 }
             }
-            "document" => document(shape, at)?,
-            "search_result" => search_result(&shape, raw, at)?,
+            "document" => document(shape, at, unread)?,
+            "search_result" => search_result(&shape, raw, at, unread)?,
             "tool_use" => Self::Use {
                 id: shape.id.ok_or_else(|| missing("id"))?,
                 name: shape.name.ok_or_else(|| missing("name"))?,
                 input: shape.input.ok_or_else(|| missing("input"))?,
+                cache,
             },
             "tool_result" => Self::Result {
                 id: shape.tool_use_id.ok_or_else(|| missing("tool_use_id"))?,
                 content: match shape.content {
-                    Some(raw) => content(&format!("{at}.content"), raw)?,
+                    Some(raw) => list(&format!("{at}.content"), raw, unread)?,
                     None => Vec::new(),
                 },
                 error: shape.is_error == Some(true),
@@ -167,8 +187,12 @@ impl<'a> Block<'a> {
             Self::Text { cache, .. }
             | Self::Image { cache, .. }
             | Self::File { cache, .. }
-            | Self::Result { cache, .. } => *cache,
-            _ => None,
+            | Self::Use { cache, .. } => *cache,
+            // Within a result a chat has no place for one.
+            Self::Result { cache, content, .. } => {
+                cache.or_else(|| content.iter().rev().find_map(Self::cache))
+            }
+            Self::Thinking { .. } | Self::Other { .. } => None,
         }
     }
 
@@ -177,12 +201,21 @@ impl<'a> Block<'a> {
     }
 }
 
-fn content<'a>(at: &str, raw: &'a RawValue) -> Result<Vec<Block<'a>>, ApiError> {
+/// The blocks of a content: one text, or a list.
+///
+/// # Errors
+/// The block at fault.
+pub(super) fn list<'a>(
+    at: &str,
+    raw: &'a RawValue,
+    unread: &mut Vec<String>,
+) -> Result<Vec<Block<'a>>, ApiError> {
     if raw.get().starts_with('"') {
         return Ok(vec![Block::Text { text: parse(at, raw)?, cache: None }]);
     }
     let list: Vec<&'a RawValue> = parse(at, raw)?;
-    list.into_iter().enumerate().map(|(n, raw)| Block::read(&format!("{at}[{n}]"), raw)).collect()
+    let each = list.into_iter().enumerate();
+    each.map(|(n, raw)| Block::read(&format!("{at}[{n}]"), raw, unread)).collect()
 }
 
 /// What was found, as text to every model: title, where it is from, what it says.
@@ -190,10 +223,11 @@ fn search_result<'a>(
     shape: &Shape<'a>,
     raw: &'a RawValue,
     at: &str,
+    unread: &mut Vec<String>,
 ) -> Result<Block<'a>, ApiError> {
     let members = Members::of(raw.get()).unwrap_or_default();
     let said = match shape.content {
-        Some(raw) => content(&format!("{at}.content"), raw)?,
+        Some(raw) => list(&format!("{at}.content"), raw, unread)?,
         None => Vec::new(),
     };
     let mut lines: Vec<&str> = Vec::new();
@@ -201,18 +235,25 @@ fn search_result<'a>(
     lines.extend(shape.title.as_deref());
     lines.extend(source.as_deref());
     lines.extend(said.iter().filter_map(Block::text));
+    if lines.is_empty() {
+        return Ok(Block::Other { kind: "search_result".into() });
+    }
     let text = Text(lines.join("\n").into());
     Ok(Block::Text { text, cache: shape.cache_control })
 }
 
-fn document<'a>(shape: Shape<'a>, at: &str) -> Result<Block<'a>, ApiError> {
+fn document<'a>(
+    shape: Shape<'a>,
+    at: &str,
+    unread: &mut Vec<String>,
+) -> Result<Block<'a>, ApiError> {
     let cache = shape.cache_control;
     let source = shape.source.and_then(|source| Members::of(source.get())).unwrap_or_default();
     // A document of plain text is text to every model.
     let text = match source.text("type").as_deref() {
         Some("text") => source.text("data"),
         Some("content") => match source.get("content") {
-            Some(raw) => whole_text(&content(&format!("{at}.source.content"), raw)?),
+            Some(raw) => whole_text(&list(&format!("{at}.source.content"), raw, unread)?),
             None => None,
         },
         _ => None,

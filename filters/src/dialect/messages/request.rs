@@ -3,7 +3,8 @@
 use super::super::Chat;
 use super::super::names::{Names, Tool};
 use super::turns::{Turns, put_turns};
-use crate::chat::raw::{Members, Text, put_comma, put_member, put_name, put_raw, put_text, text};
+use crate::chat::raw::{Members, Text, note_unread, put_comma, put_member, put_name};
+use crate::chat::raw::{put_raw, put_text};
 use crate::chat::wrong;
 use crate::error::ApiError;
 use crate::peek::{OWN, Peek};
@@ -100,7 +101,7 @@ pub(in crate::dialect) fn to_chat(wire: Wire, ask: &Ask<'_>) -> Result<Chat, Api
     if ask.peek.stream {
         put_raw(&mut out, "stream", "true");
     }
-    let turns = Turns::read(shape.system, shape.messages)?;
+    let turns = Turns::read(shape.system, shape.messages, &mut shape.dropped)?;
     put_turns(&mut out, &turns, target, &mut names, &mut shape.dropped);
     put_tools(&mut out, &mut shape, target, &mut names)?;
     put_limits(&mut out, &mut shape, target, ask);
@@ -120,18 +121,28 @@ fn read(peek: &Peek) -> Result<Shape<'_>, ApiError> {
         if raw.get() == "null" || OWN.contains(&name) {
             continue;
         }
+        let dropped = &mut shape.dropped;
         match name {
             "model" | "stream" | "max_tokens" => {}
             "messages" => shape.messages = Some(raw),
             "system" => shape.system = Some(raw),
             "tools" => shape.tools = Some(raw),
-            "tool_choice" => shape.tool_choice = Some(parse(name, raw)?),
-            "thinking" => shape.thinking = Some(parse(name, raw)?),
-            "output_config" => shape.output = Some(parse(name, raw)?),
+            "tool_choice" => {
+                note_unread(dropped, name, raw, &["type", "name", "disable_parallel_tool_use"]);
+                shape.tool_choice = Some(parse(name, raw)?);
+            }
+            "thinking" => {
+                note_unread(dropped, name, raw, &["type", "budget_tokens"]);
+                shape.thinking = Some(parse(name, raw)?);
+            }
+            "output_config" => {
+                note_unread(dropped, name, raw, &["effort", "format"]);
+                shape.output = Some(parse(name, raw)?);
+            }
             "metadata" => shape.metadata = Some(parse(name, raw)?),
             "stop_sequences" => shape.stops = parse(name, raw)?,
             "temperature" | "top_p" | "top_k" => shape.sampling.push((name, raw)),
-            _ => shape.dropped.push(name.to_owned()),
+            _ => dropped.push(name.to_owned()),
         }
     }
     Ok(shape)
@@ -148,6 +159,9 @@ pub(in crate::dialect) fn parse<'a, T: Deserialize<'a>>(
         wrong(param, &format!("{param}: {said}"))
     })
 }
+
+const OF_TOOL: [&str; 6] =
+    ["type", "name", "description", "input_schema", "strict", "cache_control"];
 
 #[derive(Debug, Deserialize)]
 struct ToolShape<'a> {
@@ -188,6 +202,7 @@ fn put_tools(
             let param = format!("tools[{at}].name");
             return Err(wrong(&param, &format!("{param} is missing")));
         };
+        note_unread(&mut shape.dropped, "tools", raw, &OF_TOOL);
         put_comma(&mut tools);
         put_tool(&mut tools, (name, &tool), target, names);
         if tool.cache_control.is_some() && !target.rich {
@@ -195,6 +210,9 @@ fn put_tools(
         }
     }
     if tools.is_empty() {
+        if shape.tool_choice.as_ref().is_some_and(|c| matches!(&*c.kind, "any" | "tool")) {
+            shape.dropped.push("tool_choice".into());
+        }
         return Ok(());
     }
     put_name(out, "tools");
@@ -278,11 +296,15 @@ fn put_limits(out: &mut Vec<u8>, shape: &mut Shape<'_>, target: Target, ask: &As
         }
     }
     if let Some(metadata) = &shape.metadata {
+        if metadata.0.iter().any(|(name, _)| &**name != "user_id") {
+            shape.dropped.push("metadata".into());
+        }
         match metadata.text("user_id") {
             Some(user) if target.rich || user.len() <= USER_BYTES_MAX => {
                 put_member(out, "user", &user);
             }
-            _ => shape.dropped.push("metadata".into()),
+            Some(_) => shape.dropped.push("metadata.user_id".into()),
+            None => {}
         }
     }
 }
@@ -299,6 +321,8 @@ fn put_reasoning(out: &mut Vec<u8>, shape: &mut Shape<'_>, target: Target) {
                 _ => "high",
             })
         }
+        // Which is its default with thinking that the model adapts by itself.
+        (None, Some(Thinking { kind, .. })) if &**kind == "adaptive" => Some("high"),
         _ => None,
     };
     match effort {
@@ -324,9 +348,4 @@ fn put_reasoning(out: &mut Vec<u8>, shape: &mut Shape<'_>, target: Target) {
         }
         _ => shape.dropped.push("output_config.format".into()),
     }
-}
-
-/// A member's text, or nothing.
-pub(super) fn text_of(raw: &RawValue) -> Option<Text<'_>> {
-    text(raw)
 }

@@ -1,9 +1,10 @@
 //! The turns of a Messages request as messages of a chat.
 
 use super::super::names::{Names, Tool};
-use super::blocks::{Block, Part};
-use super::request::{Target, parse, text_of};
-use crate::chat::raw::{Text, compact, put_comma, put_member, put_name, put_raw, put_text};
+use super::blocks::{Block, Part, list as blocks};
+use super::request::{Target, parse};
+use crate::chat::raw::{Text, compact, note_unread, put_comma, put_member, put_name};
+use crate::chat::raw::{put_raw, put_text};
 use crate::chat::wrong;
 use crate::error::ApiError;
 use serde::Deserialize;
@@ -45,9 +46,10 @@ impl<'a> Turns<'a> {
     pub(super) fn read(
         system: Option<&'a RawValue>,
         messages: Option<&'a RawValue>,
+        unread: &mut Vec<String>,
     ) -> Result<Self, ApiError> {
         let mut system = match system {
-            Some(raw) => blocks("system", raw)?,
+            Some(raw) => blocks("system", raw, unread)?,
             None => Vec::new(),
         };
         if system.first().is_some_and(|block| block.starts_with(BILLING)) {
@@ -60,6 +62,7 @@ impl<'a> Turns<'a> {
         let turns = list.into_iter().enumerate().map(|(at, raw)| {
             let at = format!("messages[{at}]");
             let shape: Shape<'a> = parse(&at, raw)?;
+            note_unread(unread, "messages", raw, &["role", "content", "id"]);
             let role = match &*shape.role {
                 "user" => Role::User,
                 "assistant" => Role::Assistant,
@@ -69,19 +72,10 @@ impl<'a> Turns<'a> {
                     return Err(wrong(&format!("{at}.role"), &said));
                 }
             };
-            Ok(Turn { role, blocks: blocks(&format!("{at}.content"), shape.content)? })
+            Ok(Turn { role, blocks: blocks(&format!("{at}.content"), shape.content, unread)? })
         });
         Ok(Self { system, turns: turns.collect::<Result<_, _>>()? })
     }
-}
-
-fn blocks<'a>(at: &str, raw: &'a RawValue) -> Result<Vec<Block<'a>>, ApiError> {
-    if raw.get().starts_with('"') {
-        let text = text_of(raw).ok_or_else(|| wrong(at, &format!("{at}: no sound text")))?;
-        return Ok(vec![Block::Text { text, cache: None }]);
-    }
-    let list: Vec<&'a RawValue> = parse(at, raw)?;
-    list.into_iter().enumerate().map(|(n, raw)| Block::read(&format!("{at}[{n}]"), raw)).collect()
 }
 
 /// Writes `messages`.
@@ -208,11 +202,13 @@ impl Writer<'_> {
 
     fn assistant(&mut self, blocks: &[Block<'_>]) {
         let (mut text, mut calls, mut thoughts) = (String::new(), Vec::new(), String::new());
-        let mut sealed = Vec::new();
+        let (mut sealed, mut mark) = (Vec::new(), None);
         for block in blocks {
+            // The last one covers those before it.
+            mark = block.cache().filter(|_| self.target.rich).or(mark);
             match block {
                 Block::Text { text: more, .. } => text.push_str(more),
-                Block::Use { id, name, input } => self.call(&mut calls, id, name, input),
+                Block::Use { id, name, input, .. } => self.call(&mut calls, id, name, input),
                 Block::Thinking { text, raw, sealed: seal } => {
                     thoughts.push_str(text);
                     if *seal {
@@ -233,8 +229,16 @@ impl Writer<'_> {
             put_member(out, "content", &text);
         }
         // Who wants reasoning back wants it within tool loops (DeepSeek's documentation).
-        if self.target.reasoning_back && !thoughts.is_empty() && !calls.is_empty() {
+        let back = self.target.reasoning_back && !thoughts.is_empty();
+        if back && !calls.is_empty() {
             put_member(out, "reasoning_content", &thoughts);
+        }
+        let lost = !back && !thoughts.is_empty() || !self.target.rich && !sealed.is_empty();
+        if lost && !calls.is_empty() {
+            self.dropped.push("messages.content.thinking".into());
+        }
+        if let Some(mark) = mark {
+            put_raw(out, "cache_control", mark.get());
         }
         if self.target.rich && !sealed.is_empty() {
             put_name(out, "thinking_blocks");

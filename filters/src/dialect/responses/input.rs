@@ -280,6 +280,10 @@ impl Writer<'_> {
         let list = blocks.as_deref().and_then(|text| {
             serde_json::from_str::<Vec<&RawValue>>(text).ok().filter(|list| !list.is_empty())
         });
+        // One that another provider sealed, or that the target cannot take.
+        if shape.encrypted_content.is_some() && (list.is_none() || !self.target.rich) {
+            self.dropped.push("input.reasoning.encrypted_content".into());
+        }
         for raw in list.into_iter().flatten() {
             let sealed = &mut self.assistant.sealed;
             if !sealed.is_empty() {

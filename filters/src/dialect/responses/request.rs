@@ -6,7 +6,7 @@ use super::super::names::Names;
 use super::input::put_input;
 use super::kept;
 use super::tools::{put_choice, put_tools};
-use crate::chat::raw::{Members, Text, put_member, put_name, put_raw, text};
+use crate::chat::raw::{Members, Text, note_unread, put_member, put_name, put_raw, text};
 use crate::error::ApiError;
 use crate::peek::{OWN, Peek};
 use crate::wire::{Ask, Wire};
@@ -63,6 +63,8 @@ pub(in crate::dialect) fn to_chat(wire: Wire, ask: &Ask<'_>) -> Result<Chat, Api
         if let Some(raw) = shape.parallel {
             put_raw(&mut out, "parallel_tool_calls", raw.get());
         }
+    } else if shape.tool_choice.is_some_and(|raw| !matches!(raw.get(), "\"auto\"" | "\"none\"")) {
+        shape.dropped.push("tool_choice".into());
     }
     if let Some(limit) = ask.peek.max_tokens {
         let name = if target.reasons { "max_completion_tokens" } else { "max_tokens" };
@@ -101,9 +103,14 @@ fn read(peek: &Peek, wire: Wire, target: Target) -> Result<Shape<'_>, ApiError> 
             "tools" => shape.tools = Some(raw),
             "tool_choice" => shape.tool_choice = Some(raw),
             "parallel_tool_calls" => shape.parallel = Some(raw),
-            "text" => shape.text = Some(parse(name, raw)?),
+            "text" => {
+                note_unread(&mut shape.dropped, name, raw, &["format", "verbosity"]);
+                shape.text = Some(parse(name, raw)?);
+            }
             "reasoning" => {
                 // The summary is always sent where there is one.
+                let known = ["effort", "summary", "generate_summary"];
+                note_unread(&mut shape.dropped, name, raw, &known);
                 let reasoning: Members<'_> = parse(name, raw)?;
                 shape.effort = reasoning.text("effort");
             }

@@ -2,7 +2,7 @@
 
 use super::super::messages::parse;
 use super::super::names::{Names, Tool};
-use crate::chat::raw::{Members, Text, put_comma, put_member, put_name, put_raw};
+use crate::chat::raw::{Members, Text, note_unread, put_comma, put_member, put_name, put_raw};
 use crate::chat::wrong;
 use crate::error::ApiError;
 use serde::Deserialize;
@@ -41,16 +41,28 @@ pub(super) fn put_tools(
         let at = format!("tools[{at}]");
         let shape: Shape<'_> = parse(&at, raw)?;
         let Some(inner) = shape.tools.filter(|_| &*shape.kind == "namespace") else {
+            note_tool(dropped, raw, &shape);
             put_tool(out, &shape, None, names, dropped);
             continue;
         };
+        note_unread(dropped, "tools.namespace", raw, &["type", "name", "tools"]);
         let list: Vec<&RawValue> = parse(&at, inner)?;
         for (n, raw) in list.into_iter().enumerate() {
             let inner: Shape<'_> = parse(&format!("{at}.tools[{n}]"), raw)?;
+            note_tool(dropped, raw, &inner);
             put_tool(out, &inner, shape.name.as_deref(), names, dropped);
         }
     }
     Ok(())
+}
+
+/// Names what a function of a chat has no place for: a custom tool's grammar, for one. Other kinds
+/// of tools are named whole.
+fn note_tool(dropped: &mut Vec<String>, raw: &RawValue, shape: &Shape<'_>) {
+    let known = ["type", "name", "description", "parameters", "strict"];
+    if matches!(&*shape.kind, "function" | "custom") {
+        note_unread(dropped, "tools", raw, &known);
+    }
 }
 
 fn put_tool(

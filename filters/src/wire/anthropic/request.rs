@@ -95,8 +95,9 @@ impl<'a> Body<'a> {
         if self.chat.n.is_some_and(|n| n > 1) {
             self.drop("n");
         }
-        if self.chat.messages.iter().any(|message| message.name.is_some()) {
-            self.drop("messages.name");
+        edit::note_unread(&mut self.dropped, self.chat, false);
+        for name in std::mem::take(&mut self.prompt.dropped) {
+            self.drop(&name);
         }
     }
 
@@ -169,11 +170,8 @@ impl<'a> Body<'a> {
             top_p = self.drop_number("top_p", top_p, |_| false);
         }
         for (name, number) in [("temperature", temperature), ("top_p", top_p)] {
-            match number {
-                Some(number) if number.value > 1.0 => put_raw(&mut self.out, name, "1"),
-                Some(number) if number.value < 0.0 => put_raw(&mut self.out, name, "0"),
-                Some(number) => put_raw(&mut self.out, name, number.raw),
-                None => {}
+            if edit::put_within(&mut self.out, name, number, ("0", "1")) {
+                self.drop(name);
             }
         }
         match self.rest("top_k") {
@@ -210,7 +208,8 @@ impl<'a> Body<'a> {
             self.out.push(b'[');
             self.out.append(&mut sequences);
             self.out.push(b']');
-        } else if !self.chat.stop.is_empty() {
+        }
+        if self.chat.stop.iter().any(|stop| !stop.is_empty() && stop.trim().is_empty()) {
             self.drop("stop");
         }
     }

@@ -1,9 +1,10 @@
 //! The messages of a chat as Messages wants them: system text apart, user and assistant in turns.
 
 use super::content::Block;
-use crate::chat::raw::{compact, put_comma, put_member, put_name, put_raw};
+use crate::chat::raw::{put_comma, put_member, put_name, put_raw};
 use crate::chat::{Chat, Message, PartBody, Role, Thinking, ToolCall, thought, wrong};
 use crate::error::ApiError;
+use crate::wire::edit::{arguments, note};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -17,6 +18,8 @@ const JSON_ONLY: &str = "Answer with one valid JSON object and nothing else: no 
 pub(super) struct Prompt<'a> {
     system: Vec<Block<'a>>,
     turns: Vec<Turn<'a>>,
+    /// What of the messages was left out.
+    pub dropped: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -113,9 +116,14 @@ impl<'a> Prompt<'a> {
 
     fn add_assistant(&mut self, message: &'a Message<'a>, mut text: Vec<Block<'a>>) {
         let mut blocks: Vec<_> = message.thinking_blocks.iter().filter_map(thinking).collect();
+        // Outside of a tool loop the provider wants none back.
+        if blocks.len() < message.thinking_blocks.len() && !message.tool_calls.is_empty() {
+            note(&mut self.dropped, "messages.thinking_blocks");
+        }
         let thinks = !blocks.is_empty();
         blocks.append(&mut text);
-        blocks.extend(message.tool_calls.iter().map(tool_use));
+        let dropped = &mut self.dropped;
+        blocks.extend(message.tool_calls.iter().map(|call| tool_use(call, dropped)));
         cache_last(&mut blocks, message.cache_control);
         if blocks.is_empty() {
             return;
@@ -178,21 +186,13 @@ fn result<'a>(message: &Message<'a>, content: &[Block<'a>]) -> Block<'a> {
     Block::Json { json, cached: false }
 }
 
-fn tool_use<'a>(call: &ToolCall<'a>) -> Block<'a> {
+fn tool_use<'a>(call: &ToolCall<'a>, dropped: &mut Vec<String>) -> Block<'a> {
     let mut json = br#"{"type":"tool_use""#.to_vec();
     put_member(&mut json, "id", &tool_id(&call.id));
     put_member(&mut json, "name", &call.name);
-    put_raw(&mut json, "input", &input(&call.arguments));
+    put_raw(&mut json, "input", &arguments(call, dropped));
     json.push(b'}');
     Block::Json { json, cached: false }
-}
-
-/// Arguments as the object that Messages wants, digits kept; what is no object becomes `{}`.
-fn input(arguments: &str) -> Cow<'static, str> {
-    match serde_json::from_str::<&RawValue>(arguments) {
-        Ok(raw) if raw.get().starts_with('{') => Cow::Owned(compact(raw.get())),
-        _ => Cow::Borrowed("{}"),
-    }
 }
 
 /// Only letters, digits, `_` and `-` are allowed in an id; other providers use more in theirs.

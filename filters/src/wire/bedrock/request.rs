@@ -4,10 +4,10 @@ use super::extra::Extra;
 use super::turns::Prompt;
 use super::{Family, tools};
 use crate::chat::raw::{put_comma, put_name, put_raw, put_text};
-use crate::chat::{Chat, Format, Number};
+use crate::chat::{Chat, Format};
 use crate::error::ApiError;
 use crate::wire::claude::Claude;
-use crate::wire::edit::{edited, note, segment};
+use crate::wire::edit::{edited, note, note_unread, put_within, segment};
 use crate::wire::{Ask, Outgoing};
 
 /// Members of Converse that a caller may send beside OpenAI's.
@@ -74,14 +74,11 @@ fn ask_for_format(chat: &Chat<'_>, prompt: &mut Prompt<'_>, dropped: &mut Vec<St
 }
 
 fn note_more(chat: &Chat<'_>, prompt: &Prompt<'_>, dropped: &mut Vec<String>) {
-    let named = chat.messages.iter().any(|message| message.name.is_some());
-    for (lost, name) in [
-        (chat.user.is_some(), "user"),
-        (chat.n.is_some_and(|n| n > 1), "n"),
-        (named, "messages.name"),
-        (prompt.uncached, "messages.cache_control"),
-        (prompt.unthought, "messages.thinking_blocks"),
-    ] {
+    note_unread(dropped, chat, false);
+    for name in &prompt.dropped {
+        note(dropped, name);
+    }
+    for (lost, name) in [(chat.user.is_some(), "user"), (chat.n.is_some_and(|n| n > 1), "n")] {
         if lost {
             note(dropped, name);
         }
@@ -114,8 +111,11 @@ impl Sampling {
         {
             match number {
                 Some(_) if !self.samples => note(dropped, ours),
-                Some(number) => put_unit(&mut config, name, number),
-                None => {}
+                number => {
+                    if put_within(&mut config, name, number, ("0", "1")) {
+                        note(dropped, ours);
+                    }
+                }
             }
         }
         put_stop(&mut config, chat, dropped);
@@ -124,15 +124,6 @@ impl Sampling {
             out.append(&mut config);
             out.push(b'}');
         }
-    }
-}
-
-/// A number from 0 to 1.
-fn put_unit(out: &mut Vec<u8>, name: &str, number: Number<'_>) {
-    match number.value {
-        value if value > 1.0 => put_raw(out, name, "1"),
-        value if value < 0.0 => put_raw(out, name, "0"),
-        _ => put_raw(out, name, number.raw),
     }
 }
 
@@ -147,7 +138,8 @@ fn put_stop(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>) {
         stops.push(b']');
         put_name(out, "stopSequences");
         out.append(&mut stops);
-    } else if !chat.stop.is_empty() {
+    }
+    if chat.stop.iter().any(|stop| !stop.is_empty() && stop.trim().is_empty()) {
         note(dropped, "stop");
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Family;
 use super::content::{Block, redacted};
-use crate::chat::raw::{Members, compact, put_comma, put_member, put_name, put_raw};
+use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw};
 use crate::chat::{Chat, Message, PartBody, Role, Thinking, ToolCall, wrong};
 use crate::error::ApiError;
+use crate::wire::edit::{arguments, note};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -19,10 +20,8 @@ pub(super) struct Prompt<'a> {
     family: Family,
     system: Vec<Block<'a>>,
     turns: Vec<Turn<'a>>,
-    /// A cache mark that the model cannot take was left out.
-    pub uncached: bool,
-    /// Thoughts that another family's model had were left out.
-    pub unthought: bool,
+    /// What of the messages was left out.
+    pub dropped: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +41,7 @@ impl<'a> Prompt<'a> {
     /// Content that the provider cannot take, with its place.
     pub fn of(family: Family, chat: &'a Chat<'a>) -> Result<Self, ApiError> {
         let (system, turns) = (Vec::new(), Vec::new());
-        let mut prompt = Self { family, system, turns, uncached: false, unthought: false };
+        let mut prompt = Self { family, system, turns, dropped: Vec::new() };
         for (at, message) in chat.messages.iter().enumerate() {
             prompt.add(at, message)?;
         }
@@ -88,7 +87,7 @@ impl<'a> Prompt<'a> {
     }
 
     fn add(&mut self, at: usize, message: &'a Message<'a>) -> Result<(), ApiError> {
-        let mut blocks = Vec::new();
+        let (mut blocks, mut inner) = (Vec::new(), None);
         for (n, part) in message.content.iter().enumerate() {
             if message.role == Role::System && !matches!(part.body, PartBody::Text(_)) {
                 let param = format!("messages[{at}].content[{n}]");
@@ -97,12 +96,14 @@ impl<'a> Prompt<'a> {
             let block = Block::of(part, (at, n))?;
             let mark = part.cache_control.filter(|_| block.is_some());
             blocks.extend(block);
-            // Inside a result there is no place for a mark.
-            if message.role != Role::Tool {
-                blocks.extend(mark.and_then(|mark| self.cache_point(mark)));
+            match message.role {
+                // Inside a result there is no place for a mark, so it stands behind the result.
+                Role::Tool => inner = mark.or(inner),
+                _ => blocks.extend(mark.and_then(|mark| self.cache_point(mark))),
             }
         }
-        let mark = message.cache_control.and_then(|mark| self.cache_point(mark));
+        let mark = message.cache_control.or(inner);
+        let mark = mark.and_then(|mark| self.cache_point(mark));
         match message.role {
             Role::System => {
                 blocks.extend(mark.filter(|_| !blocks.is_empty()));
@@ -133,12 +134,15 @@ impl<'a> Prompt<'a> {
         let mut blocks: Vec<Block<'a>> = Vec::new();
         if self.family == Family::Claude {
             blocks.extend(message.thinking_blocks.iter().filter_map(thought));
-        } else {
-            self.unthought |= !message.thinking_blocks.is_empty();
+        }
+        // Outside of a tool loop no model wants them back.
+        if blocks.len() < message.thinking_blocks.len() && !message.tool_calls.is_empty() {
+            note(&mut self.dropped, "messages.thinking_blocks");
         }
         let thinks = !blocks.is_empty();
         blocks.append(&mut text);
-        blocks.extend(message.tool_calls.iter().map(tool_use));
+        let dropped = &mut self.dropped;
+        blocks.extend(message.tool_calls.iter().map(|call| tool_use(call, dropped)));
         if blocks.is_empty() {
             return;
         }
@@ -152,7 +156,7 @@ impl<'a> Prompt<'a> {
     /// A mark up to which the prompt is cached, as a block of its own.
     fn cache_point(&mut self, control: &RawValue) -> Option<Block<'a>> {
         if !self.family.caches() {
-            self.uncached = true;
+            note(&mut self.dropped, "messages.cache_control");
             return None;
         }
         let mut out = br#"{"cachePoint":{"type":"default""#.to_vec();
@@ -205,15 +209,11 @@ fn result<'a>(message: &Message<'a>, content: &[Block<'a>]) -> Block<'a> {
     Block::Json(json)
 }
 
-fn tool_use<'a>(call: &ToolCall<'a>) -> Block<'a> {
+fn tool_use<'a>(call: &ToolCall<'a>, dropped: &mut Vec<String>) -> Block<'a> {
     let mut json = br#"{"toolUse":{"#.to_vec();
     put_member(&mut json, "toolUseId", &use_id(&call.id));
     put_member(&mut json, "name", &call.name);
-    let input = match serde_json::from_str::<&RawValue>(&call.arguments) {
-        Ok(raw) if raw.get().starts_with('{') => compact(raw.get()),
-        _ => "{}".to_owned(),
-    };
-    put_raw(&mut json, "input", &input);
+    put_raw(&mut json, "input", &arguments(call, dropped));
     json.extend_from_slice(b"}}");
     Block::Json(json)
 }

@@ -2,12 +2,13 @@
 
 use crate::chat::media::{DataUrl, is_web, text_of};
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw, put_text};
-use crate::chat::{Chat, Format, Message, Number, PartBody, Role, Tool, ToolChoice};
+use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolChoice};
 use crate::chat::{thought, wrong};
 use crate::error::ApiError;
-use crate::wire::edit::{edited, note, put_object_schema};
+use crate::wire::edit::{
+    arguments, edited, note, note_marks, note_thoughts, note_unread, put_object_schema, put_within,
+};
 use crate::wire::{Ask, Outgoing};
-use serde_json::value::RawValue;
 
 /// Members that pass under their own or another name.
 const PASSED: [(&str, &str); 9] = [
@@ -56,16 +57,6 @@ impl<'a> Body<'a> {
         self.out.push(b'[');
         for (at, message) in self.chat.messages.iter().enumerate() {
             self.put_message(at, message)?;
-            let marked = message.content.iter().any(|part| part.cache_control.is_some());
-            for (lost, name) in [
-                (message.name.is_some(), "messages.name"),
-                (!message.thinking_blocks.is_empty(), "messages.thinking_blocks"),
-                (marked || message.cache_control.is_some(), "messages.cache_control"),
-            ] {
-                if lost {
-                    note(&mut self.dropped, name);
-                }
-            }
         }
         self.out.push(b']');
         Ok(())
@@ -103,9 +94,7 @@ impl<'a> Body<'a> {
                 put_name(out, "function");
                 out.push(b'{');
                 put_member(out, "name", &call.name);
-                let sound = serde_json::from_str::<&RawValue>(&call.arguments);
-                let sound = sound.is_ok_and(|raw| raw.get().starts_with('{'));
-                put_member(out, "arguments", if sound { &call.arguments } else { "{}" });
+                put_member(out, "arguments", &arguments(call, &mut self.dropped));
                 out.extend_from_slice(b"}}");
             }
             out.push(b']');
@@ -169,9 +158,14 @@ impl<'a> Body<'a> {
         if let Some(limit) = chat.max_tokens.or((max_output > 0).then_some(max_output)) {
             put_raw(&mut self.out, "max_tokens", &limit.to_string());
         }
-        self.put_number("temperature", chat.temperature, ("0", "1"));
-        // From 0.01 to 0.99.
-        self.put_number("p", chat.top_p, ("0.01", "0.99"));
+        for (name, ours, number, range) in [
+            ("temperature", "temperature", chat.temperature, ("0", "1")),
+            ("p", "top_p", chat.top_p, ("0.01", "0.99")),
+        ] {
+            if put_within(&mut self.out, name, number, range) {
+                note(&mut self.dropped, ours);
+            }
+        }
         let stops: Vec<_> = chat.stop.iter().filter(|stop| !stop.is_empty()).collect();
         if stops.len() > STOPS_MAX {
             note(&mut self.dropped, "stop");
@@ -185,17 +179,6 @@ impl<'a> Body<'a> {
             }
             self.out.push(b']');
         }
-    }
-
-    fn put_number(&mut self, name: &str, number: Option<Number<'_>>, range: (&str, &str)) {
-        let Some(number) = number else { return };
-        let bound = |text: &str| text.parse::<f64>().unwrap_or_default();
-        let raw = match number.value {
-            value if value < bound(range.0) => range.0,
-            value if value > bound(range.1) => range.1,
-            _ => number.raw,
-        };
-        put_raw(&mut self.out, name, raw);
     }
 
     fn put_format(&mut self) {
@@ -242,6 +225,9 @@ impl<'a> Body<'a> {
     }
 
     fn put_rest(&mut self) {
+        note_unread(&mut self.dropped, self.chat, false);
+        note_marks(&mut self.dropped, self.chat);
+        note_thoughts(&mut self.dropped, self.chat);
         for (name, raw) in &self.chat.rest {
             match PASSED.iter().find(|(ours, _)| ours == name) {
                 Some((_, theirs)) => put_raw(&mut self.out, theirs, raw.get()),

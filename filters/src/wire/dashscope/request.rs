@@ -3,7 +3,8 @@
 use crate::chat::raw::{put_comma, put_member, put_name, put_raw, put_text};
 use crate::chat::{Chat, Format, Message, PartBody, Tool, ToolCall, ToolChoice, bad_part};
 use crate::error::ApiError;
-use crate::wire::edit::{edited, note};
+use crate::wire::anthropic::forced;
+use crate::wire::edit::{edited, note, note_marks, note_thoughts};
 use crate::wire::{Ask, Outgoing};
 use serde_json::value::RawValue;
 
@@ -79,8 +80,8 @@ impl Body<'_> {
             if let Some(name) = message.name.as_deref() {
                 put_member(&mut self.out, "name", name);
             }
-            if !message.thinking_blocks.is_empty() {
-                note(&mut self.dropped, "messages.thinking_blocks");
+            if let Some(reasoning) = message.reasoning_content.as_deref() {
+                put_member(&mut self.out, "reasoning_content", reasoning);
             }
             self.out.push(b'}');
         }
@@ -106,9 +107,6 @@ impl Body<'_> {
             parts.push(b'{');
             put_member(&mut parts, name, said);
             parts.push(b'}');
-            if part.cache_control.is_some() {
-                note(&mut self.dropped, "messages.cache_control");
-            }
         }
         parts.push(b']');
         match self.sees {
@@ -190,6 +188,9 @@ impl Body<'_> {
             }
         }
         if tools.is_empty() {
+            if forced(self.chat) {
+                note(&mut self.dropped, "tool_choice");
+            }
             return;
         }
         put_name(&mut self.out, "tools");
@@ -229,6 +230,11 @@ impl Body<'_> {
     }
 
     fn put_rest(&mut self) {
+        note_marks(&mut self.dropped, self.chat);
+        note_thoughts(&mut self.dropped, self.chat);
+        for name in &self.chat.unread {
+            note(&mut self.dropped, name);
+        }
         for (name, raw) in &self.chat.rest {
             match NATIVE.contains(name) {
                 true => put_raw(&mut self.out, name, raw.get()),

@@ -3,9 +3,11 @@
 use super::turns::{Model, Prompt};
 use super::{Door, tools};
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw, put_text};
-use crate::chat::{Chat, Format, Number};
+use crate::chat::{Chat, Format};
 use crate::error::ApiError;
-use crate::wire::edit::{edited, note, segment};
+use crate::wire::edit::{
+    edited, note, note_marks, note_thoughts, note_unread, put_within, segment,
+};
 use crate::wire::{Ask, Outgoing};
 use serde_json::value::RawValue;
 
@@ -52,7 +54,10 @@ pub(super) fn build(door: Door, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
         put_raw(&mut out, name, raw.get());
     }
     out.push(b'}');
-    note_messages(&chat, &mut dropped);
+    note_unread(&mut dropped, &chat, false);
+    note_marks(&mut dropped, &chat);
+    note_thoughts(&mut dropped, &chat);
+    prompt.dropped.iter().for_each(|name| note(&mut dropped, name));
     let body = edited(out.into(), ask.params, &mut dropped)?;
     let path = whole_path(door, ask);
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage: false })
@@ -82,22 +87,6 @@ pub(crate) fn path(model: &str, method: &str) -> String {
         _ => ("models", model),
     };
     format!("/{kind}/{}:{method}", segment(name))
-}
-
-/// What of the messages has no place at this provider.
-fn note_messages(chat: &Chat<'_>, dropped: &mut Vec<String>) {
-    for message in &chat.messages {
-        if message.name.is_some() && message.tool_call_id.is_none() {
-            note(dropped, "messages.name");
-        }
-        if !message.thinking_blocks.is_empty() {
-            note(dropped, "messages.thinking_blocks");
-        }
-        let marked = message.content.iter().any(|part| part.cache_control.is_some());
-        if marked || message.cache_control.is_some() {
-            note(dropped, "messages.cache_control");
-        }
-    }
 }
 
 /// How a model's thinking is set (ai.google.dev, thinking).
@@ -137,8 +126,14 @@ struct Config<'a> {
 
 impl<'a> Config<'a> {
     fn put_all(&mut self, max_output: u64) {
-        self.put_number("temperature", self.chat.temperature, 2.0);
-        self.put_number("topP", self.chat.top_p, 1.0);
+        for (name, ours, number, most) in [
+            ("temperature", "temperature", self.chat.temperature, "2"),
+            ("topP", "top_p", self.chat.top_p, "1"),
+        ] {
+            if put_within(&mut self.out, name, number, ("0", most)) {
+                note(&mut self.dropped, ours);
+            }
+        }
         let limit = self.chat.max_tokens.or((max_output > 0).then_some(max_output));
         if let Some(limit) = limit {
             put_raw(&mut self.out, "maxOutputTokens", &limit.to_string());
@@ -158,15 +153,6 @@ impl<'a> Config<'a> {
         }
         if self.chat.user.is_some() {
             note(&mut self.dropped, "user");
-        }
-    }
-
-    fn put_number(&mut self, name: &str, number: Option<Number<'_>>, max: f64) {
-        match number {
-            Some(number) if number.value > max => put_raw(&mut self.out, name, &max.to_string()),
-            Some(number) if number.value < 0.0 => put_raw(&mut self.out, name, "0"),
-            Some(number) => put_raw(&mut self.out, name, number.raw),
-            None => {}
         }
     }
 

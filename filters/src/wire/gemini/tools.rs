@@ -59,9 +59,6 @@ fn put_function(out: &mut Vec<u8>, function: &Function<'_>, dropped: &mut Vec<St
     if function.strict == Some(true) {
         dropped.push("tools.strict".into());
     }
-    if function.cache_control.is_some() {
-        dropped.push("tools.cache_control".into());
-    }
     put_comma(out);
     out.push(b'{');
     put_member(out, "name", &function.name);

@@ -5,6 +5,7 @@ use super::{Door, content};
 use crate::chat::raw::{compact, put_comma, put_member, put_name, put_raw};
 use crate::chat::{Chat, Message, PartBody, Role, ToolCall, thought, wrong};
 use crate::error::ApiError;
+use crate::wire::edit::arguments;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
@@ -24,6 +25,8 @@ pub(super) struct Prompt<'a> {
     /// Earlier calls by their id: their number in the chat, and their name.
     calls: HashMap<&'a str, (usize, &'a str)>,
     called: usize,
+    /// What of the messages was left out.
+    pub dropped: Vec<String>,
 }
 
 /// What a prompt must know of its model.
@@ -48,7 +51,7 @@ impl<'a> Prompt<'a> {
     /// Content that the provider cannot take, with its place.
     pub fn of(door: Door, model: Model, chat: &'a Chat<'a>) -> Result<Self, ApiError> {
         let (system, turns, calls) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut prompt = Self { door, model, system, turns, calls, called: 0 };
+        let mut prompt = Self { door, model, system, turns, calls, called: 0, dropped: Vec::new() };
         for (at, message) in chat.messages.iter().enumerate() {
             prompt.add(at, message)?;
         }
@@ -112,12 +115,12 @@ impl<'a> Prompt<'a> {
         Ok(())
     }
 
-    fn call(&self, call: &ToolCall<'_>, first: bool) -> Vec<u8> {
+    fn call(&mut self, call: &ToolCall<'_>, first: bool) -> Vec<u8> {
         let (id, signature) = thought::split(&call.id);
         let mut out = br#"{"functionCall":{"#.to_vec();
         self.put_id(&mut out, id);
         put_member(&mut out, "name", &call.name);
-        put_raw(&mut out, "args", &object(&call.arguments).unwrap_or_else(|| "{}".into()));
+        put_raw(&mut out, "args", &arguments(call, &mut self.dropped));
         out.push(b'}');
         // Of parallel calls the first one alone is signed.
         let missing = (self.model.signed && first).then_some(NO_SIGNATURE);

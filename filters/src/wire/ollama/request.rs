@@ -1,10 +1,10 @@
 //! A chat request as one of `/api/chat`: every member mapped, passed, or named as dropped.
 
 use crate::chat::media::{DataUrl, text_of};
-use crate::chat::raw::{Members, compact, put_comma, put_member, put_name, put_raw, put_text};
+use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw, put_text};
 use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolCall, ToolChoice, bad_part};
 use crate::error::ApiError;
-use crate::wire::edit::{edited, note};
+use crate::wire::edit::{arguments, edited, note, note_marks, note_thoughts, note_unread};
 use crate::wire::{Ask, Outgoing};
 use serde_json::value::RawValue;
 
@@ -82,9 +82,6 @@ impl Body<'_> {
                     return Err(bad_part((at, n), &why));
                 }
             }
-            if part.cache_control.is_some() {
-                note(&mut self.dropped, "messages.cache_control");
-            }
         }
         put_comma(&mut self.out);
         self.out.push(b'{');
@@ -102,11 +99,9 @@ impl Body<'_> {
         self.put_calls(&message.tool_calls);
         if message.role == Role::Tool {
             self.put_result(at, message);
-        } else if message.name.is_some() {
-            note(&mut self.dropped, "messages.name");
         }
-        if !message.thinking_blocks.is_empty() {
-            note(&mut self.dropped, "messages.thinking_blocks");
+        if let Some(reasoning) = &message.reasoning_content {
+            put_member(&mut self.out, "thinking", reasoning);
         }
         self.out.push(b'}');
         Ok(())
@@ -125,7 +120,7 @@ impl Body<'_> {
             put_name(&mut self.out, "function");
             self.out.push(b'{');
             put_member(&mut self.out, "name", &call.name);
-            put_raw(&mut self.out, "arguments", &object(&call.arguments));
+            put_raw(&mut self.out, "arguments", &arguments(call, &mut self.dropped));
             self.out.extend_from_slice(b"}}");
         }
         self.out.push(b']');
@@ -254,6 +249,9 @@ impl Body<'_> {
     }
 
     fn put_rest(&mut self) {
+        note_unread(&mut self.dropped, self.chat, true);
+        note_marks(&mut self.dropped, self.chat);
+        note_thoughts(&mut self.dropped, self.chat);
         for (name, raw) in &self.chat.rest {
             match *name {
                 name if NATIVE.contains(&name) => put_raw(&mut self.out, name, raw.get()),
@@ -275,13 +273,5 @@ fn image(url: &str, at: (usize, usize)) -> Result<&str, ApiError> {
     match DataUrl::of(url) {
         Some(DataUrl { data, .. }) if !data.is_empty() => Ok(data),
         _ => Err(bad_part(at, "an image must be a data: URL of base64")),
-    }
-}
-
-/// Arguments are objects; what is none becomes an empty one.
-fn object(arguments: &str) -> String {
-    match serde_json::from_str::<&RawValue>(arguments) {
-        Ok(raw) if raw.get().starts_with('{') => compact(raw.get()),
-        _ => "{}".to_owned(),
     }
 }

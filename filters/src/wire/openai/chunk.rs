@@ -2,6 +2,7 @@
 //! fits the stream so far leaves as it came.
 
 use super::members::Text;
+use super::usage::Told;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -44,8 +45,7 @@ pub(super) struct Completion<'a> {
     pub(super) model: &'a str,
     #[serde(borrow)]
     pub(super) choices: Few<WholeChoice<'a>>,
-    #[serde(borrow)]
-    pub(super) usage: &'a RawValue,
+    pub(super) usage: Object<Told>,
     pub(super) error: Option<IgnoredAny>,
 }
 

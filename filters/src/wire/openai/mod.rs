@@ -5,6 +5,7 @@
 //! and `calls` write anew what does not, `stream` and `whole` frame the two kinds of reply, and
 //! `request` edits the caller's body. Reading order: state, stream, fits, repair.
 
+mod again;
 mod assemble;
 mod calls;
 mod chunk;

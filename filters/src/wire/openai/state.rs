@@ -1,5 +1,6 @@
 //! What a reply has said so far: who answers, each choice's progress, usage, text to count.
 
+use super::again::Again;
 use super::members::{Members, put_member};
 use super::{chunk, usage};
 use crate::error::Failure;
@@ -210,6 +211,22 @@ impl State {
             let number = call.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX));
             self.pass_call(index, number, call);
         }
+    }
+
+    /// Takes note of a chunk that is the one before but for its text.
+    pub(super) fn say_again(&mut self, again: &Again, text: &str) {
+        let choice = self.choice_mut(again.index);
+        match again.channel {
+            Channel::Content => choice.text |= !text.is_empty(),
+            Channel::Tool(number) => {
+                let mut calls = choice.calls.iter_mut().rev();
+                if let Some(call) = calls.find(|call| call.number == Some(number)) {
+                    call.blank &= text.trim().is_empty();
+                }
+            }
+            _ => {}
+        }
+        self.say(again.index, again.channel, text);
     }
 
     fn pass_call(&mut self, index: u32, number: u32, call: &chunk::Call<'_>) {

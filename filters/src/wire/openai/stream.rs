@@ -1,5 +1,6 @@
 //! A streamed reply: whatever the provider sends becomes the one strict stream that clients bear.
 
+use super::again::Again;
 use super::chunk::Chunk;
 use super::state::State;
 use super::usage;
@@ -8,6 +9,7 @@ use crate::sse::{Decoder, EVENT_BYTES_MAX, Event, Run};
 use crate::wire::{End, Reply, ReplyContext, Step, TRUNCATED, Tap};
 use bytes::{Bytes, BytesMut};
 use std::borrow::Cow;
+use std::ops::Range;
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
 /// In place of a provider's ping that cannot pass as it is.
@@ -18,6 +20,8 @@ pub(super) struct Stream {
     pub(super) state: State,
     decoder: Decoder,
     shape: Shape,
+    /// The last chunk, where the next one may be the same but for its text.
+    again: Option<Again>,
     /// The end was given; the rest is swallowed.
     over: bool,
 }
@@ -36,6 +40,7 @@ impl Stream {
             state: State::new(context, false),
             decoder: Decoder::new(),
             shape: Shape::Unknown,
+            again: None,
             over: false,
         }
     }
@@ -76,9 +81,19 @@ impl Stream {
             return;
         };
         let Ok(text) = std::str::from_utf8(data) else {
+            self.again = None;
             self.broken(invalid("the provider sent an event that is not UTF-8"), step);
             return;
         };
+        if let Some(again) = &self.again
+            && let Some(raw) = event.plain()
+            && let Some((said, cut)) = again.said(text)
+        {
+            self.state.say_again(again, &said);
+            pass_cut((&raw, text), cut.as_slice(), run, step);
+            return;
+        }
+        self.again = None;
         match text.trim() {
             // Heartbeats of some hosts.
             "" | "null" => return,
@@ -111,15 +126,9 @@ impl Stream {
         step: &mut Step,
     ) {
         let cuts = self.state.surplus(text, chunk);
+        self.again = Again::of(text, chunk, &cuts);
         self.state.pass(chunk);
-        // A plain event ends in its data and two LFs.
-        let data = raw.len() - 2 - text.len();
-        let mut from = 0;
-        for cut in cuts {
-            run.pass(&raw.slice(from..data + cut.start), &mut step.out);
-            from = data + cut.end;
-        }
-        run.pass(&raw.slice(from..), &mut step.out);
+        pass_cut((raw, text), &cuts, run, step);
     }
 
     /// The chunk is a usage chunk that the caller, who asked for it, may have as it is.
@@ -318,6 +327,18 @@ fn invalid(message: &str) -> Failure {
 fn truncated(message: &str) -> Failure {
     let code = Some(TRUNCATED.to_owned());
     Failure { code, ..Failure::new(Class::Server, 200, message) }
+}
+
+/// Passes an event without parts of its data.
+fn pass_cut((raw, text): (&Bytes, &str), cuts: &[Range<usize>], run: &mut Run, step: &mut Step) {
+    // A plain event ends in its data and two LFs.
+    let data = raw.len() - 2 - text.len();
+    let mut from = 0;
+    for cut in cuts {
+        run.pass(&raw.slice(from..data + cut.start), &mut step.out);
+        from = data + cut.end;
+    }
+    run.pass(&raw.slice(from..), &mut step.out);
 }
 
 /// Comments pass, pings become comments, and other events without data are never sent on: clients

@@ -1,5 +1,6 @@
 //! Usage as OpenAI-like providers write it: read into classes, and made good for the caller.
 
+use super::chunk::Object;
 use super::members::{Members, put_key};
 use crate::usage::Usage;
 use std::borrow::Cow;
@@ -36,6 +37,76 @@ impl Numbers {
             reasoning: first(reasoning).unwrap_or(0),
         }
     }
+
+    /// Classes that do not overlap.
+    fn classes(&self) -> Usage {
+        let (prompt, completion) = (self.prompt.unwrap_or(0), self.completion.unwrap_or(0));
+        // xAI counts reasoning beside the completion, and only its total tells.
+        let beside = self.reasoning > 0
+            && self.total.is_some()
+            && self.total
+                == prompt.checked_add(completion).and_then(|n| n.checked_add(self.reasoning));
+        let output = if beside { completion.saturating_add(self.reasoning) } else { completion };
+        let cached = self.cached.min(prompt);
+        let cache_write = self.cache_write.min(prompt - cached);
+        Usage {
+            input: prompt - cached - cache_write,
+            cached,
+            cache_write,
+            output,
+            reasoning: self.reasoning.min(output),
+        }
+    }
+}
+
+/// A usage object of a JSON reply as it mostly is: integers under OpenAI's names. What does not
+/// read into this goes the long way.
+#[derive(serde::Deserialize)]
+pub(super) struct Told {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: Option<Object<PromptDetails>>,
+    completion_tokens_details: Option<Object<CompletionDetails>>,
+    prompt_cache_hit_tokens: Option<u64>,
+    cached_tokens: Option<u64>,
+    reasoning_tokens: Option<u64>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl Told {
+    /// What it counts, if a caller may have it byte for byte.
+    pub(super) fn sound(&self) -> Option<Usage> {
+        let prompt = self.prompt_tokens_details.as_ref().map(|details| &details.0);
+        let completion = self.completion_tokens_details.as_ref().map(|details| &details.0);
+        let first = |counts: [Option<u64>; 3]| counts.into_iter().flatten().find(|n| *n > 0);
+        let shown = prompt.and_then(|details| details.cached_tokens);
+        let cached = first([shown, self.prompt_cache_hit_tokens, self.cached_tokens]);
+        let reasoning = completion.and_then(|details| details.reasoning_tokens);
+        let numbers = Numbers {
+            prompt: Some(self.prompt_tokens),
+            completion: Some(self.completion_tokens),
+            total: Some(self.total_tokens),
+            cached: cached.unwrap_or(0),
+            cache_write: prompt.and_then(|details| details.cache_write_tokens).unwrap_or(0),
+            reasoning: first([reasoning, self.reasoning_tokens, None]).unwrap_or(0),
+        };
+        let least = self.prompt_tokens.saturating_add(self.completion_tokens);
+        let sound = self.total_tokens >= least && shown.unwrap_or(0) == numbers.cached;
+        sound.then(|| numbers.classes())
+    }
 }
 
 /// Reads a usage object; `None` where it counts nothing. Cached tokens are inside `prompt_tokens`
@@ -43,24 +114,7 @@ impl Numbers {
 /// clamped.
 pub(super) fn read(json: &str) -> Option<Usage> {
     let n = Numbers::of(&Members::read(json)?);
-    if n.prompt.is_none() && n.completion.is_none() {
-        return None;
-    }
-    let (prompt, completion) = (n.prompt.unwrap_or(0), n.completion.unwrap_or(0));
-    // xAI counts reasoning beside the completion, and only its total tells.
-    let beside = n.reasoning > 0
-        && n.total.is_some()
-        && n.total == prompt.checked_add(completion).and_then(|sum| sum.checked_add(n.reasoning));
-    let output = if beside { completion.saturating_add(n.reasoning) } else { completion };
-    let cached = n.cached.min(prompt);
-    let cache_write = n.cache_write.min(prompt - cached);
-    Some(Usage {
-        input: prompt - cached - cache_write,
-        cached,
-        cache_write,
-        output,
-        reasoning: n.reasoning.min(output),
-    })
+    (n.prompt.is_some() || n.completion.is_some()).then(|| n.classes())
 }
 
 /// The provider's usage object as a caller may see it: its own bytes where they hold to the
@@ -160,6 +214,26 @@ mod tests {
         let json = r#"{"prompt_tokens":7,"completion_tokens":1,"total_tokens":8,
             "prompt_tokens_details":{"cached_tokens":163},"reasoning_tokens":5}"#;
         assert_eq!(read(json), Some(usage(0, 7, 1, 1)));
+    }
+
+    #[test]
+    fn the_short_way_says_what_the_long_one_does() {
+        for json in [
+            r#"{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}"#,
+            r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,"prompt_tokens_details":
+                {"cached_tokens":4,"cache_write_tokens":2,"audio_tokens":0},
+                "completion_tokens_details":{"reasoning_tokens":1}}"#,
+            r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":14,
+                "completion_tokens_details":{"reasoning_tokens":3}}"#,
+            r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":10}"#,
+            r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,"cached_tokens":3}"#,
+            r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,
+                "prompt_tokens_details":null,"prompt_cache_hit_tokens":0,"queue_time":0.25}"#,
+        ] {
+            let told: Told = serde_json::from_str(json).unwrap();
+            let as_it_is = matches!(for_caller(json), Some(Cow::Borrowed(_)));
+            assert_eq!(told.sound(), read(json).filter(|_| as_it_is), "{json}");
+        }
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! A reply that is no stream: the provider's own bytes where they hold to the specification.
 
+use super::assemble;
 use super::chunk::Completion;
 use super::state::State;
-use super::{assemble, usage};
 use crate::error::{Class, Failure, classify_event};
 use crate::wire::{ReplyContext, Whole};
 use bytes::Bytes;
-use std::borrow::Cow;
 
 /// Characters of a body that is no answer, for the message.
 const SHOWN_CHARS: usize = 200;
@@ -25,10 +24,10 @@ pub(in crate::wire) fn whole(body: Bytes, context: ReplyContext) -> Result<Whole
     let mut state = State::new(context, true);
     if let Ok(completion) = serde_json::from_str::<Completion<'_>>(text)
         && state.fits_whole(&completion)
-        && matches!(usage::for_caller(completion.usage.get()), Some(Cow::Borrowed(_)))
+        && let Some(usage) = completion.usage.0.sound()
     {
         state.pass_whole(&completion);
-        state.note_usage(completion.usage.get());
+        state.tap.usage = Some(usage);
         let body = body.slice(body.len() - text.len()..);
         return Ok(Whole { body, tap: state.tap });
     }

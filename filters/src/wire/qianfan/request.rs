@@ -2,9 +2,11 @@
 
 use super::turns::Prompt;
 use crate::chat::raw::{put_comma, put_member, put_name, put_raw, put_text};
-use crate::chat::{Chat, Format, Number, Tool, ToolChoice};
+use crate::chat::{Chat, Format, Tool, ToolChoice};
 use crate::error::ApiError;
-use crate::wire::edit::{edited, note, put_object_schema, segment};
+use crate::wire::edit::{
+    edited, note, note_marks, note_thoughts, note_unread, put_object_schema, put_within, segment,
+};
 use crate::wire::{Ask, Outgoing};
 
 /// Models whose address is not their name in small letters (cloud.baidu.com, ERNIE chat APIs).
@@ -37,8 +39,13 @@ pub(super) fn build(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
         put_raw(&mut out, "stream", "true");
     }
     // Above 0, up to 1.
-    put_within(&mut out, "temperature", chat.temperature, "0.01");
-    put_within(&mut out, "top_p", chat.top_p, "0");
+    for (name, number, least) in
+        [("temperature", chat.temperature, "0.01"), ("top_p", chat.top_p, "0")]
+    {
+        if put_within(&mut out, name, number, (least, "1")) {
+            note(&mut dropped, name);
+        }
+    }
     if let Some(limit) = chat.max_tokens.or((ask.max_output > 0).then_some(ask.max_output)) {
         put_raw(&mut out, "max_output_tokens", &limit.to_string());
     }
@@ -78,15 +85,6 @@ fn endpoint(model: &str) -> String {
     match small.starts_with("ernie-") {
         true => small,
         false => small.replace('-', "_"),
-    }
-}
-
-fn put_within(out: &mut Vec<u8>, name: &str, number: Option<Number<'_>>, least: &str) {
-    match number {
-        Some(number) if number.value > 1.0 => put_raw(out, name, "1"),
-        Some(number) if number.value <= 0.0 => put_raw(out, name, least),
-        Some(number) => put_raw(out, name, number.raw),
-        None => {}
     }
 }
 
@@ -152,16 +150,12 @@ fn put_functions(out: &mut Vec<u8>, chat: &Chat<'_>, dropped: &mut Vec<String>) 
 }
 
 fn note_more(chat: &Chat<'_>, dropped: &mut Vec<String>) {
-    let messages = &chat.messages;
-    let marked = messages.iter().any(|message| {
-        message.cache_control.is_some() || message.content.iter().any(|p| p.cache_control.is_some())
-    });
+    note_unread(dropped, chat, false);
+    note_marks(dropped, chat);
+    note_thoughts(dropped, chat);
     for (lost, name) in [
         (chat.reasoning_effort.is_some(), "reasoning_effort"),
         (chat.n.is_some_and(|n| n > 1), "n"),
-        (messages.iter().any(|m| m.name.is_some() && m.tool_call_id.is_none()), "messages.name"),
-        (messages.iter().any(|m| !m.thinking_blocks.is_empty()), "messages.thinking_blocks"),
-        (marked, "messages.cache_control"),
     ] {
         if lost {
             note(dropped, name);
