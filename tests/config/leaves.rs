@@ -86,6 +86,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("providers.openai.quirks.stream_options", "false"),
     ("providers.openai.quirks.usage_unasked", "true"),
     ("providers.openai.quirks.reasoning_back", "true"),
+    ("providers.openai.quirks.refused", "[\"audio\"]"),
     ("providers.openai.quirks.responses", "false"),
     ("providers.openai.quirks.completions", "true"),
     ("providers.openai.errors.insufficient_quota", r#""auth""#),

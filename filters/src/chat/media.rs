@@ -1,5 +1,8 @@
 //! Images, files and sound inside a chat: `data:` URLs, bare base64 and what an address may be.
 
+use super::File;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 
 /// A `data:` URL: what it says it holds, and the base64 in it.
@@ -35,6 +38,16 @@ impl<'a> DataUrl<'a> {
             kind => kind.into(),
         }
     }
+}
+
+/// The text of a file that is text, which every model can read.
+#[must_use]
+pub fn text_of(file: &File<'_>) -> Option<String> {
+    let url = DataUrl::of(file.data.as_deref()?)?;
+    if !url.media_type().starts_with("text/") || url.data.is_empty() {
+        return None;
+    }
+    String::from_utf8(STANDARD.decode(url.data).ok()?).ok()
 }
 
 /// An `http:` or `https:` URL.
@@ -85,6 +98,17 @@ mod tests {
         assert_eq!(DataUrl::of("data:text/plain,hi").unwrap().data, "");
         assert_eq!(DataUrl::of("data:").unwrap(), DataUrl { kind: "", data: "" });
         assert_eq!(DataUrl::of("https://x"), None);
+    }
+
+    #[test]
+    fn only_a_file_of_text_is_text() {
+        let text = |data: &str| {
+            let file = format!(r#"{{"file_data":"{data}"}}"#);
+            text_of(&serde_json::from_str(&file).unwrap())
+        };
+        assert_eq!(text("data:text/csv;base64,w6ks").as_deref(), Some("é,"));
+        let others = ["data:text/plain;base64,/w==", "data:application/pdf;base64,YQ==", "YQ=="];
+        assert!(others.iter().all(|data| text(data).is_none()));
     }
 
     #[test]

@@ -118,11 +118,14 @@ fn message<'a>(at: &str, raw: Raw<'a>, unread: Unread<'_>) -> Result<Message<'a>
     if let Some(refusal) = shape.refusal {
         content.push(Part { body: PartBody::Text(refusal), cache_control: None });
     }
+    let mut thinking_blocks = shape.thinking_blocks.unwrap_or_default();
+    if role == Role::Assistant {
+        content.retain(|part| !is_thought(part, &mut thinking_blocks));
+    }
     let calls = shape.tool_calls.unwrap_or_default().into_iter().enumerate();
     let tool_calls = calls
         .map(|(n, one)| tool_call(&format!("{at}.tool_calls[{n}]"), one, unread))
         .collect::<Result<Vec<_>, _>>()?;
-    let thinking_blocks = shape.thinking_blocks.unwrap_or_default();
     let reasons = !tool_calls.is_empty() && thinking_blocks.is_empty();
     let reasoning = shape.reasoning_content.or(shape.reasoning).filter(|_| reasons);
     let reasoning = reasoning.and_then(super::raw::text);
@@ -136,6 +139,17 @@ fn message<'a>(at: &str, raw: Raw<'a>, unread: Unread<'_>) -> Result<Message<'a>
         reasoning_content: reasoning.filter(|text| !text.is_empty()),
         cache_control: shape.cache_control,
     })
+}
+
+/// Reasoning among the parts, as Mistral writes its own and some clients Anthropic's: it is kept
+/// only where it can be given back.
+fn is_thought<'a>(part: &Part<'a>, blocks: &mut Vec<Thinking<'a>>) -> bool {
+    let PartBody::Other(kind, raw) = &part.body else { return false };
+    if !matches!(&**kind, "thinking" | "redacted_thinking") {
+        return false;
+    }
+    blocks.extend(serde_json::from_str::<Thinking<'a>>(raw.get()));
+    true
 }
 
 fn parts<'a>(at: &str, raw: Raw<'a>, unread: Unread<'_>) -> Result<Vec<Part<'a>>, ApiError> {

@@ -104,11 +104,10 @@ impl Chunks {
             out.push(self.text("reasoning_content", &completion.reasoning));
         }
         if !completion.thinking_blocks.is_empty() {
-            let blocks = completion.thinking_blocks.iter().enumerate();
-            let blocks: Vec<_> = blocks
-                .map(|(n, block)| format!("{{\"index\":{n},{}", block.trim_start_matches('{')))
-                .collect();
-            out.push(self.raw("thinking_blocks", &format!("[{}]", blocks.join(","))));
+            out.push(self.raw("thinking_blocks", &numbered(&completion.thinking_blocks)));
+        }
+        if !completion.images.is_empty() {
+            out.push(self.raw("images", &numbered(&completion.images)));
         }
         if let Some(content) = completion.content.as_deref().filter(|text| !text.is_empty()) {
             out.push(self.text("content", content));
@@ -161,6 +160,8 @@ pub struct Completion {
     pub reasoning: String,
     /// Raw JSON objects for `thinking_blocks`, for the caller to give back unchanged.
     pub thinking_blocks: Vec<String>,
+    /// Raw JSON objects for `images`: pictures as data URLs, in the form of OpenRouter's replies.
+    pub images: Vec<String>,
     /// Tool calls in order.
     pub tool_calls: Vec<Call>,
     /// The finish reason, one of OpenAI's.
@@ -211,6 +212,9 @@ impl Completion {
         if !self.thinking_blocks.is_empty() {
             put_raw(out, "thinking_blocks", &format!("[{}]", self.thinking_blocks.join(",")));
         }
+        if !self.images.is_empty() {
+            put_raw(out, "images", &numbered(&self.images));
+        }
         self.put_tool_calls(out);
         out.extend_from_slice(br#"},"logprobs":null"#);
         put_member(out, "finish_reason", self.finish);
@@ -236,6 +240,15 @@ impl Completion {
         }
         out.push(b']');
     }
+}
+
+/// A list of objects, each with its `index`: clients merge pieces of lists by it.
+fn numbered(objects: &[String]) -> String {
+    let numbered = objects.iter().enumerate();
+    let numbered: Vec<String> = numbered
+        .map(|(n, object)| format!("{{\"index\":{n},{}", object.trim_start_matches('{')))
+        .collect();
+    format!("[{}]", numbered.join(","))
 }
 
 /// The `chat.completion` body of these choices in order.

@@ -1,7 +1,8 @@
 //! From the strict chat stream that every wire gives to the events of a caller's dialect.
 
 use crate::chat::Thinking;
-use crate::chat::raw::Text;
+use crate::chat::media::DataUrl;
+use crate::chat::raw::{Members, Text};
 use crate::error::{ApiError, Class, Failure};
 use crate::usage::Usage;
 use crate::wire::{End, Reply, ReplyContext, Step, Tap, Whole, Wire};
@@ -46,6 +47,22 @@ pub(super) struct Delta<'a> {
     pub function_call: Option<Function<'a>>,
     #[serde(borrow)]
     pub thinking_blocks: Option<Vec<Thinking<'a>>>,
+    /// Pictures, each `{"image_url": {"url": "data:…"}}`.
+    #[serde(borrow)]
+    pub images: Option<&'a RawValue>,
+}
+
+impl Delta<'_> {
+    /// Its pictures in base64.
+    pub(super) fn pictures(&self) -> Vec<String> {
+        let list = self.images.map(RawValue::get).unwrap_or_default();
+        let list: Vec<Members<'_>> = serde_json::from_str(list).unwrap_or_default();
+        let data = |picture: &Members<'_>| {
+            let url = Members::of(picture.get("image_url")?.get())?.text("url")?;
+            DataUrl::of(&url).map(|url| url.data.to_owned()).filter(|data| !data.is_empty())
+        };
+        list.iter().filter_map(data).collect()
+    }
 }
 
 /// A tool call or a fragment of one.

@@ -37,6 +37,16 @@ impl Names {
         given
     }
 
+    /// The same for a call in the history. A plain function that OpenAI's tool search found bears
+    /// its own name as a namespace there (recorded).
+    pub(super) fn called(&mut self, mut tool: Tool) -> String {
+        let own = tool.namespace.as_ref() == Some(&tool.name);
+        if own && !self.0.values().any(|known| *known == tool) {
+            tool.namespace = None;
+        }
+        self.give(tool)
+    }
+
     /// The tool behind a provider's name, where that is not simply a function of this name.
     pub(super) fn find(&self, given: &str) -> Option<&Tool> {
         self.0.get(given)
@@ -103,5 +113,9 @@ mod tests {
         let spaced = Tool { namespace: Some("agents".into()), ..plain("close") };
         assert_eq!(names.give(spaced.clone()), "agents__close");
         assert_eq!(names.find("agents__close"), Some(&spaced));
+        let found = Tool { namespace: Some("close".into()), ..plain("close") };
+        assert_eq!(names.called(found.clone()), "close");
+        assert_eq!(names.give(found.clone()), "close__close");
+        assert_eq!(names.called(found), "close__close");
     }
 }

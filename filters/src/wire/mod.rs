@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 pub mod anthropic;
 pub mod bedrock;
+mod claude;
 pub mod cohere;
 pub mod dashscope;
 mod edit;
@@ -73,6 +74,8 @@ pub struct Quirks {
     pub usage_unasked: bool,
     /// Within tool loops the model wants its `reasoning_content` back; others refuse the member.
     pub reasoning_back: bool,
+    /// Members of messages that it answers with 400, so they are left out of a conversation.
+    pub refused: Vec<String>,
     /// It has `/responses` beside its chat.
     pub responses: bool,
     /// It has `/completions` of a bare prompt for every model.
@@ -85,6 +88,7 @@ impl Default for Quirks {
             stream_options: true,
             usage_unasked: false,
             reasoning_back: false,
+            refused: Vec::new(),
             responses: false,
             completions: false,
         }

@@ -2,7 +2,7 @@
 //! completion at the end. The wires that translate read their provider once, for both.
 
 use super::{End, ReplyContext, Step, TRUNCATED, Tap, Whole};
-use crate::chat::raw::{compact, put_text, text};
+use crate::chat::raw::{compact, put_member, put_text, text};
 use crate::chat::reply::{self, Call, Chunks, Completion, DONE, ToolStart};
 use crate::error::{Class, Failure};
 use crate::tokens::{Channel, Counter};
@@ -43,6 +43,7 @@ struct Choice {
     /// Ids of calls that are out: none is given twice.
     ids: Vec<String>,
     thoughts: u32,
+    pictures: u32,
     finish: Option<&'static str>,
     /// For a whole reply.
     completion: Completion,
@@ -150,18 +151,34 @@ impl Scribe {
 
     /// An entry of `thinking_blocks` as a JSON object, for the caller to give back.
     pub fn thought(&mut self, choice: usize, entry: &str) {
+        self.list(choice, "thinking_blocks", entry);
+    }
+
+    /// A picture of the answer's in base64.
+    pub fn picture(&mut self, choice: usize, media_type: &str, data: &str) {
+        let mut entry = Vec::with_capacity(data.len() + 96);
+        entry.extend_from_slice(br#"{"type":"image_url","image_url":{"#);
+        put_member(&mut entry, "url", &format!("data:{media_type};base64,{data}"));
+        entry.extend_from_slice(b"}}");
+        self.list(choice, "images", &String::from_utf8_lossy(&entry));
+    }
+
+    fn list(&mut self, choice: usize, name: &str, entry: &str) {
         let Some(number) = self.choice(choice) else { return };
+        let Choice { completion, pictures, thoughts, .. } = &mut self.choices[choice];
+        let (list, count) = match name {
+            "images" => (&mut completion.images, pictures),
+            _ => (&mut completion.thinking_blocks, thoughts),
+        };
         if self.whole {
-            self.choices[choice].completion.thinking_blocks.push(entry.to_owned());
-            return;
+            return list.push(entry.to_owned());
         }
+        let index = std::mem::replace(count, *count + 1);
         self.open(choice);
-        let index = self.choices[choice].thoughts;
-        self.choices[choice].thoughts += 1;
         let body = entry.trim_start_matches('{');
         // The index is what clients merge lists of objects by.
         let raw = format!("[{{\"index\":{index},{body}]");
-        let chunk = self.chunks(number).raw("thinking_blocks", &raw);
+        let chunk = self.chunks(number).raw(name, &raw);
         self.emit(chunk);
     }
 

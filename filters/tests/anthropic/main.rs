@@ -24,10 +24,19 @@ use weir_filters::wire::{Ask, End, Outgoing, Params, Quirks, ReplyContext, Step,
 
 /// The request of a body with these params; `max_output` as the model's config has it.
 fn try_ask(body: &str, params: &Params, max_output: u64) -> Result<Outgoing, ApiError> {
+    build("claude-x", body, params, max_output)
+}
+
+/// The same of another model.
+fn try_model(model: &str, body: &str) -> Result<Outgoing, ApiError> {
+    build(model, body, &Params::default(), 0)
+}
+
+fn build(model: &str, body: &str, params: &Params, max_output: u64) -> Result<Outgoing, ApiError> {
     let peek = peek::chat(Bytes::copy_from_slice(body.as_bytes())).expect("a body that is taken");
     let ask = Ask {
         peek: &peek,
-        model: "claude-x",
+        model,
         quirks: &Quirks::default(),
         params,
         max_output,

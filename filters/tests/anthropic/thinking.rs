@@ -99,3 +99,64 @@ fn a_begun_answer_goes_on_without_thinking() {
     );
     assert_eq!(sent.json.get("thinking"), None::<&Value>);
 }
+
+#[test]
+fn thoughts_among_the_parts_go_back_where_they_are_sealed_and_away_where_not() {
+    let sent = ask(
+        r#"[{"role":"user","content":"go"},{"role":"assistant","content":[
+            {"type":"thinking","thinking":[{"type":"text","text":"hm"}]},
+            {"type":"thinking","thinking":"hm","signature":"s"},
+            {"type":"text","text":"a"}]},{"role":"user","content":"on"}]"#,
+        "",
+    );
+    let want = json!([{"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "a"}]);
+    assert_eq!(sent.json["messages"][1]["content"], want);
+}
+
+/// A request of a model by this name.
+fn of_model(model: &str, more: &str) -> super::Sent {
+    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{more}}}"#);
+    super::sent(super::try_model(model, &body).unwrap())
+}
+
+#[test]
+fn models_without_budgets_are_steered_by_an_effort() {
+    let schema = r#""response_format":{"type":"json_schema","json_schema":{"schema":{}}}"#;
+    let sent = of_model("claude-opus-4-7", &format!(r#"{schema},"reasoning_effort":"minimal""#));
+    assert_eq!(sent.json["thinking"], json!({"type": "adaptive"}));
+    let config = json!({"effort": "low", "format": {"type": "json_schema", "schema": {}}});
+    assert_eq!(sent.json["output_config"], config);
+    assert!(sent.dropped.is_empty());
+    let forced = format!(r#"{F},"tool_choice":"required","reasoning_effort":"max""#);
+    let sent = of_model("claude-sonnet-5", &forced);
+    assert_eq!(sent.json.get("thinking"), None::<&Value>);
+    assert_eq!(sent.json["output_config"], json!({"effort": "max"}));
+    assert_eq!(sent.json["tool_choice"], json!({"type": "any"}));
+    let own = r#""thinking":{"type":"between_tools"},"reasoning_effort":"high""#;
+    assert_eq!(of_model("claude-sonnet-5-5", own).json["thinking"]["type"], "between_tools");
+    assert!(of_model("claude-opus-5", r#""reasoning_effort":"none""#).dropped.is_empty());
+    assert_eq!(
+        of_model("claude-opus-5", r#""reasoning_effort":"x""#).dropped,
+        ["reasoning_effort"]
+    );
+}
+
+#[test]
+fn models_without_sampling_are_sent_none() {
+    let sent = of_model("claude-opus-5-5", r#""temperature":0.7,"top_p":0.9,"top_k":4"#);
+    assert!(["temperature", "top_p", "top_k"].iter().all(|name| sent.json.get(name).is_none()));
+    assert_eq!(sent.dropped, ["temperature", "top_p", "top_k"]);
+    assert!(of_model("claude-opus-5-5", r#""temperature":1,"top_p":1.0"#).dropped.is_empty());
+}
+
+#[test]
+fn a_choice_that_forces_a_call_is_auto_where_the_model_takes_no_other() {
+    for choice in [r#""required""#, r#"{"type":"function","function":{"name":"f"}}"#] {
+        let more = format!(r#"{F},"tool_choice":{choice},"parallel_tool_calls":false"#);
+        let sent = of_model("claude-sonnet-5-5", &more);
+        let want = json!({"type": "auto", "disable_parallel_tool_use": true});
+        assert_eq!(sent.json["tool_choice"], want);
+        assert_eq!(sent.dropped, ["tool_choice"]);
+    }
+}

@@ -115,3 +115,18 @@ fn a_tool_loop_without_its_thoughts_goes_on_without_thinking() {
     assert_eq!(sent.dropped, ["reasoning_effort"]);
     assert!(sent.json.get("additionalModelRequestFields").is_none());
 }
+
+#[test]
+fn models_without_budgets_are_steered_by_an_effort() {
+    let model = "us.anthropic.claude-opus-4-7-v1:0";
+    let sent = hello(model, r#""reasoning_effort":"high","temperature":0.2,"top_k":3"#);
+    let fields = &sent.json["additionalModelRequestFields"];
+    let want = json!({"output_config": {"effort": "high"}, "thinking": {"type": "adaptive"}});
+    assert_eq!(fields, &want);
+    assert_eq!(sent.json.get("inferenceConfig"), None::<&Value>);
+    assert_eq!(sent.dropped, ["top_k", "temperature"]);
+    let force = r#""tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required""#;
+    let sent = hello("anthropic.claude-opus-5-5-v1:0", force);
+    assert_eq!(sent.json["toolConfig"].get("toolChoice"), None::<&Value>);
+    assert_eq!(sent.dropped, ["tool_choice"]);
+}

@@ -78,6 +78,62 @@ fn results_stand_before_what_the_user_says_and_pictures_after_them() {
 }
 
 #[test]
+fn documents_and_search_results_of_text_are_text_to_every_model() {
+    let texts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+    let document = |content: Value| {
+        json!({"type": "document", "title": "t", "citations": {"enabled": true},
+               "source": {"type": "content", "content": content}})
+    };
+    let found = json!({"type": "search_result", "title": "T", "source": "https://x.invalid/1",
+                       "content": texts, "citations": {"enabled": true}});
+    let body = with(
+        "messages",
+        json!([
+            {"role": "user", "content": [document(texts.clone()), document("c".into())]},
+            {"role": "assistant",
+             "content": [{"type": "tool_use", "id": "t1", "name": "find", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1",
+                "content": [found, {"type": "tool_reference", "tool_name": "f"}]}]},
+        ]),
+    );
+    let (sent, dropped) = to_chat(&body);
+    let said = json!([{"type": "text", "text": "a\nb"}, {"type": "text", "text": "c"}]);
+    assert_eq!(sent["messages"][0]["content"], said);
+    assert_eq!(sent["messages"][2]["content"], "T\nhttps://x.invalid/1\na\nb");
+    let citations =
+        ["document", "search_result"].map(|kind| format!("messages.content.{kind}.citations"));
+    let tool = "messages.content.tool_reference".to_owned();
+    assert_eq!(dropped, [&citations[0], &citations[1], &tool].map(String::clone));
+}
+
+#[test]
+fn a_document_s_address_reaches_who_can_fetch_it_and_is_named_elsewhere() {
+    let source = json!({"type": "url", "url": "https://x.invalid/a.pdf"});
+    let body = with(
+        "messages",
+        json!([{"role": "user", "content": [{"type": "document", "source": source},
+            {"type": "text", "text": "well?"}]}]),
+    );
+    let (sent, dropped) = to_chat(&body);
+    assert_eq!(sent["messages"][0]["content"], "well?");
+    assert_eq!(dropped, ["messages.content.document"]);
+    let to = To { model: "gemini-2.5-flash", ..To::new(Wire::Gemini) };
+    let (sent, dropped, _) = to.ask(Api::Messages, &body);
+    let want = json!({"mimeType": "application/pdf", "fileUri": "https://x.invalid/a.pdf"});
+    assert_eq!(sent["contents"][0]["parts"][0]["fileData"], want);
+    assert!(dropped.is_empty());
+}
+
+#[test]
+fn a_toolset_has_no_name_and_is_named_by_its_type() {
+    let tools = json!([{"type": "mcp_toolset", "mcp_server_name": "s"},
+        {"name": "f", "input_schema": {"type": "object"}}]);
+    let (sent, dropped) = to_chat(&with("tools", tools));
+    assert_eq!(sent["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(dropped, ["tools.mcp_toolset"]);
+}
+
+#[test]
 fn choices_limits_and_stops_are_said_in_a_chat_s_words() {
     let mut body = with(
         "tools",
@@ -156,7 +212,7 @@ fn bad_bodies_name_the_member_at_fault() {
     );
     let block = json!([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]);
     assert_eq!(param(with("messages", block)), "messages[0].content[0].tool_use_id");
-    assert_eq!(param(with("tools", json!([{"description": "x"}]))), "tools[0]");
+    assert_eq!(param(with("tools", json!([{"description": "x"}]))), "tools[0].name");
     let mut body = with("tools", json!([{"name": "f"}]));
     body["tool_choice"] = json!({"type": "tool"});
     assert_eq!(param(body), "tool_choice");

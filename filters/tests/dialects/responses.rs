@@ -87,6 +87,41 @@ fn adjacent_items_of_the_assistant_are_one_message() {
 }
 
 #[test]
+fn items_of_the_provider_s_own_tools_may_hold_whatever_they_like() {
+    let body = with(
+        "input",
+        json!([
+            {"role": "user", "content": "go"},
+            {"type": "tool_search_call", "call_id": null, "execution": "server",
+             "arguments": {"paths": ["crm"]}, "status": "completed"},
+            {"type": "tool_search_output", "tools": [], "output": {"x": 1}},
+            {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}, "input": [1]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 1.0}},
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+        ]),
+    );
+    let (sent, dropped) = to_chat(&body);
+    let call = &sent["messages"][1]["tool_calls"][0]["function"];
+    assert_eq!(call, &json!({"name": "f", "arguments": "{\"a\":1.0}"}));
+    let want = ["input.shell_call", "input.tool_search_call", "input.tool_search_output"];
+    assert_eq!(dropped, want);
+}
+
+#[test]
+fn a_file_s_address_reaches_who_can_fetch_it_and_is_named_elsewhere() {
+    let content = json!([{"type": "input_file", "file_url": "https://x.invalid/a.pdf"},
+        {"type": "input_text", "text": "well?"}]);
+    let body = with("input", json!([{"role": "user", "content": content}]));
+    let (sent, dropped) = to_chat(&body);
+    assert_eq!(sent["messages"][0]["content"], "well?");
+    assert_eq!(dropped, ["input.content.input_file"]);
+    let (sent, dropped, _) = To::new(Wire::Anthropic).ask(Api::Responses, &body);
+    let want = json!({"type": "url", "url": "https://x.invalid/a.pdf"});
+    assert_eq!(sent["messages"][0]["content"][0]["source"], want);
+    assert!(dropped.is_empty());
+}
+
+#[test]
 fn reasoning_comes_back_within_tool_loops_where_the_provider_wants_it() {
     let body = with(
         "input",
@@ -119,16 +154,38 @@ fn forms_efforts_and_choices_are_said_in_a_chat_s_words() {
     body["parallel_tool_calls"] = json!(false);
     body["include"] = json!(["reasoning.encrypted_content"]);
     let (sent, dropped) = to_chat(&body);
-    let want = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required",
-        "tools": [{"type": "function", "function": {"name": "f"}}]}});
-    assert_eq!(sent["tool_choice"], want);
+    assert_eq!(sent["tool_choice"], json!({"type": "function", "function": {"name": "f"}}));
     let want = json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true,
         "schema": {"type": "object"}}});
     assert_eq!((&sent["response_format"], &sent["max_tokens"]), (&want, &json!(5)));
     assert_eq!(sent["parallel_tool_calls"], false);
     assert_eq!(sent["tools"][0]["function"]["strict"], true);
     assert_eq!(sent["tools"][1]["function"]["parameters"]["required"], json!(["input"]));
-    assert_eq!(dropped, ["reasoning.effort", "text.verbosity"]);
+    assert_eq!(dropped, ["reasoning.effort", "text.verbosity", "tool_choice.allowed_tools"]);
+    // Nobody but OpenAI's own chat knows such a choice.
+    let (sent, _, _) = To::new(Wire::Azure).ask(Api::Responses, &body);
+    let want = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required",
+        "tools": [{"type": "function", "function": {"name": "f"}}]}});
+    assert_eq!(sent["tool_choice"], want);
+    body["tool_choice"]["mode"] = json!("auto");
+    assert_eq!(to_chat(&body).0["tool_choice"], "auto");
+}
+
+#[test]
+fn pictures_are_items_of_their_own() {
+    let images = json!([{"index": 0, "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,AAA="}}, {"type": "odd"}]);
+    let (_, _, memo) = To::new(Wire::OpenAi).ask(Api::Responses, &hello(Api::Responses));
+    let deltas = [json!({"content": "see"}), json!({"images": images}), json!({"content": "!"})];
+    let got = filter(Api::Responses, Wire::OpenAi, memo, &[chunks(&deltas, "stop")], true);
+    let text = String::from_utf8(got.out).unwrap();
+    let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    let items = last["response"]["output"].as_array().unwrap();
+    let kinds: Vec<_> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["message", "image_generation_call", "message"]);
+    assert_eq!((&items[1]["result"], &items[1]["status"]), (&json!("AAA="), &json!("completed")));
+    assert_eq!(responses::stream(text.as_bytes()).text, "see!");
 }
 
 #[test]

@@ -158,7 +158,9 @@ fn media_is_inline_or_at_an_address_that_the_provider_fetches() {
     assert_eq!(part(Wire::Gemini, &image("data:image/jpg;base64,AAAA")), inline);
     let web = image("https://example.com/a.webp?x");
     let want = json!({"mimeType": "image/webp", "fileUri": "https://example.com/a.webp?x"});
-    assert_eq!(part(Wire::Vertex, &web)["fileData"], want);
+    for wire in [Wire::Vertex, Wire::Gemini] {
+        assert_eq!(part(wire, &web)["fileData"], want);
+    }
     assert_eq!(part(Wire::Gemini, &image("gs://b/a.png"))["fileData"]["mimeType"], "image/png");
     let video = json!({"fileUri": "https://youtu.be/x"});
     assert_eq!(part(Wire::Gemini, &image("https://youtu.be/x"))["fileData"], video);
@@ -166,9 +168,10 @@ fn media_is_inline_or_at_an_address_that_the_provider_fetches() {
     assert_eq!(part(Wire::Gemini, file)["inlineData"]["mimeType"], "text/csv");
     let sound = r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"mp3"}}"#;
     assert_eq!(part(Wire::Gemini, sound)["inlineData"]["mimeType"], "audio/mpeg");
+    // An older model: AI Studio fetches nothing from the web for it.
     let refuse = |part: &str| {
         let messages = format!(r#"[{{"role":"user","content":[{part}]}}]"#);
-        refused(Wire::Gemini, MODEL, &messages, "").param.unwrap()
+        refused(Wire::Gemini, "gemini-2.0-flash", &messages, "").param.unwrap()
     };
     for bad in [
         &web,

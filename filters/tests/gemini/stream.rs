@@ -42,6 +42,33 @@ fn a_finish_in_every_chunk_is_one_at_the_end() {
 }
 
 #[test]
+fn pictures_are_images_and_drafts_among_thoughts_are_not() {
+    let picture = |data: &str, more: &str| {
+        format!(r#"{{"inlineData":{{"mimeType":"image/png","data":"{data}"}}{more}}}"#)
+    };
+    let draft = picture("DRAFT", r#","thought":true"#);
+    let first = parts(&format!(r#"{draft},{{"text":"a"}},{}"#, picture("ONE=", "")), "");
+    let sound = r#"{"inlineData":{"mimeType":"audio/L16","data":"SOUND"}}"#;
+    let last = parts(&format!("{},{sound}", picture("TWO=", "")), STOP);
+    let chunks = [&*first, &*last];
+    let image = |n: u8, data: &str| {
+        serde_json::json!({"index": n, "type": "image_url",
+            "image_url": {"url": format!("data:image/png;base64,{data}")}})
+    };
+    let text = String::from_utf8(stream(&chunks, false).out).unwrap();
+    let deltas = text.lines().filter_map(|line| line.strip_prefix("data: {"));
+    let deltas = deltas.map(|c| serde_json::from_str::<Value>(&format!("{{{c}")).unwrap());
+    let images = deltas.map(|c| c["choices"][0]["delta"]["images"].clone());
+    let images: Vec<_> = images.filter(|images| !images.is_null()).collect();
+    assert_eq!(images, [Value::from(vec![image(0, "ONE=")]), vec![image(1, "TWO=")].into()]);
+    let whole = Wire::Gemini.whole(sse(&chunks), context(false)).unwrap();
+    let body: Value = serde_json::from_slice(&whole.body).unwrap();
+    let message = &body["choices"][0]["message"];
+    assert_eq!(message["content"], "a");
+    assert_eq!(message["images"], Value::from(vec![image(0, "ONE="), image(1, "TWO=")]));
+}
+
+#[test]
 fn several_candidates_are_several_choices() {
     let one = |n: u8, text: &str, more: &str| {
         format!(r#"{{"index":{n},"content":{{"parts":[{{"text":"{text}"}}]}}{more}}}"#)

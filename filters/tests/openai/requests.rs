@@ -127,3 +127,14 @@ fn azure_has_the_deployment_in_the_path_except_on_its_v1_surface() {
         "/chat/completions?api-version=preview"
     );
 }
+
+#[test]
+fn members_that_a_provider_refuses_in_messages_are_left_out_and_named() {
+    let body = r#"{"model":"a", "messages":[{"role":"user","content":"x"},
+        {"role":"assistant","content":"y","reasoning_content":"hm","n":1.0}]}"#;
+    let quirks = Quirks { refused: vec!["reasoning_content".into()], ..Quirks::default() };
+    let (sent, out) = ask(body, &To { quirks, ..to("http://x/v1") });
+    assert!(sent.contains(r#"{"role":"assistant","content":"y","n":1.0}"#), "{sent}");
+    assert_eq!(out.dropped, ["messages.reasoning_content"]);
+    assert!(ask(body, &to("http://x/v1")).0.contains(r#""reasoning_content":"hm""#));
+}

@@ -6,7 +6,14 @@ use weir_filters::wire::{Params, Quirks};
 
 const PARAMS: Shape = Shape { known: &["rename", "drop", "defaults", "clamp"], later: &[] };
 const QUIRKS: Shape = Shape {
-    known: &["stream_options", "usage_unasked", "reasoning_back", "responses", "completions"],
+    known: &[
+        "stream_options",
+        "usage_unasked",
+        "reasoning_back",
+        "refused",
+        "responses",
+        "completions",
+    ],
     later: &[],
 };
 
@@ -21,6 +28,7 @@ pub(super) fn quirks(v: &View<'_>) -> Quirks {
         stream_options: v.boolean("stream_options", usual.stream_options),
         usage_unasked: v.boolean("usage_unasked", usual.usage_unasked),
         reasoning_back: v.boolean("reasoning_back", usual.reasoning_back),
+        refused: v.words("refused"),
         responses: v.boolean("responses", usual.responses),
         completions: v.boolean("completions", usual.completions),
     }

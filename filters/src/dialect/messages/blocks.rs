@@ -1,6 +1,7 @@
 //! Content blocks of a Messages request, and the parts of a chat that they become.
 
 use super::request::parse;
+use crate::chat::media::is_web;
 use crate::chat::raw::{Members, Text, note_unread, put_member, put_name, put_raw};
 use crate::chat::wrong;
 use crate::error::ApiError;
@@ -10,11 +11,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Members of a block that are read, by its type.
-const OF_BLOCK: [(&str, &[&str]); 5] = [
+const OF_BLOCK: [(&str, &[&str]); 6] = [
     // An answer's citations are the provider's, and nobody asks them back.
     ("text", &["type", "text", "cache_control", "citations"]),
     ("image", &["type", "source", "cache_control"]),
     ("document", &["type", "source", "title", "cache_control"]),
+    ("search_result", &["type", "source", "title", "content", "cache_control"]),
     ("tool_use", &["type", "id", "name", "input", "cache_control", "caller"]),
     ("tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"]),
 ];
@@ -31,7 +33,7 @@ pub(super) enum Block<'a> {
         url: String,
         cache: Option<&'a RawValue>,
     },
-    /// A document's `data:` URL.
+    /// A document's URL, `data:` ones included.
     File {
         data: String,
         name: Option<Text<'a>>,
@@ -127,7 +129,8 @@ impl<'a> Block<'a> {
                     url => Self::Image { url, cache },
                 }
             }
-            "document" => document(shape, at)?,
+            "document" => document(shape, at, unread)?,
+            "search_result" => search_result(&shape, raw, at, unread)?,
             "tool_use" => Self::Use {
                 id: shape.id.ok_or_else(|| missing("id"))?,
                 name: shape.name.ok_or_else(|| missing("name"))?,
@@ -153,14 +156,23 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// What a chat message holds of it.
-    pub(super) fn part(&self) -> Option<Part<'_>> {
+    /// What a chat message holds of it; `rich`: of one that a wire translates, where a file may be
+    /// an address too.
+    pub(super) fn part(&self, rich: bool) -> Option<Part<'_>> {
         match self {
+            Self::File { data, .. } if !rich && is_web(data) => None,
             Self::Text { text, cache } => Some(Part::Text { text, cache: *cache }),
             Self::Image { url, cache } => Some(Part::Image { url, cache: *cache }),
             Self::File { data, name, cache } => {
                 Some(Part::File { data, name: name.as_deref(), cache: *cache })
             }
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text, .. } => Some(text),
             _ => None,
         }
     }
@@ -206,25 +218,68 @@ pub(super) fn list<'a>(
     each.map(|(n, raw)| Block::read(&format!("{at}[{n}]"), raw, unread)).collect()
 }
 
-fn document<'a>(shape: Shape<'a>, at: &str) -> Result<Block<'a>, ApiError> {
+/// What was found, as text to every model: title, where it is from, what it says.
+fn search_result<'a>(
+    shape: &Shape<'a>,
+    raw: &'a RawValue,
+    at: &str,
+    unread: &mut Vec<String>,
+) -> Result<Block<'a>, ApiError> {
+    let members = Members::of(raw.get()).unwrap_or_default();
+    let said = match shape.content {
+        Some(raw) => list(&format!("{at}.content"), raw, unread)?,
+        None => Vec::new(),
+    };
+    let mut lines: Vec<&str> = Vec::new();
+    let source = members.text("source");
+    lines.extend(shape.title.as_deref());
+    lines.extend(source.as_deref());
+    lines.extend(said.iter().filter_map(Block::text));
+    if lines.is_empty() {
+        return Ok(Block::Other { kind: "search_result".into() });
+    }
+    let text = Text(lines.join("\n").into());
+    Ok(Block::Text { text, cache: shape.cache_control })
+}
+
+fn document<'a>(
+    shape: Shape<'a>,
+    at: &str,
+    unread: &mut Vec<String>,
+) -> Result<Block<'a>, ApiError> {
     let cache = shape.cache_control;
     let source = shape.source.and_then(|source| Members::of(source.get())).unwrap_or_default();
     // A document of plain text is text to every model.
-    if source.text("type").as_deref() == Some("text")
-        && let Some(text) = source.text("data")
-    {
+    let text = match source.text("type").as_deref() {
+        Some("text") => source.text("data"),
+        Some("content") => match source.get("content") {
+            Some(raw) => whole_text(&list(&format!("{at}.source.content"), raw, unread)?),
+            None => None,
+        },
+        _ => None,
+    };
+    if let Some(text) = text {
         return Ok(Block::Text { text, cache });
     }
     match shape.source.and_then(|source| source_url(source, "application/pdf")) {
-        Some(data) if data.starts_with("data:") => {
+        Some(data) if data.starts_with("data:") || is_web(&data) => {
             Ok(Block::File { data, name: shape.title, cache })
         }
         Some(_) => Ok(Block::Other { kind: "document".into() }),
+        None if source.text("type").as_deref() == Some("content") => {
+            Ok(Block::Other { kind: "document".into() })
+        }
         None => {
             let param = format!("{at}.source");
             Err(wrong(&param, &format!("{param}: a document needs data or a URL")))
         }
     }
+}
+
+/// The texts of blocks that are all texts.
+fn whole_text<'a>(blocks: &[Block<'_>]) -> Option<Text<'a>> {
+    let texts: Option<Vec<&str>> = blocks.iter().map(Block::text).collect();
+    Some(Text(texts?.join("\n").into()))
 }
 
 /// `data:` URL or web URL of a source; `None` where it has neither.

@@ -167,8 +167,9 @@ const OF_TOOL: [&str; 6] =
 struct ToolShape<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'a>>,
+    /// Missing from a toolset of an MCP server.
     #[serde(borrow)]
-    name: Text<'a>,
+    name: Option<Text<'a>>,
     #[serde(borrow)]
     description: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -191,14 +192,19 @@ fn put_tools(
     let mut tools = Vec::new();
     for (at, raw) in list.into_iter().enumerate() {
         let tool: ToolShape<'_> = parse(&format!("tools[{at}]"), raw)?;
-        if tool.kind.as_deref().is_some_and(|kind| kind != "custom") {
+        if let Some(kind) = tool.kind.as_deref().filter(|kind| *kind != "custom") {
             // The provider's own tools: nobody else has them.
-            shape.dropped.push(format!("tools.{}", &*tool.name));
+            let name = tool.name.as_deref().unwrap_or(kind);
+            shape.dropped.push(format!("tools.{name}"));
             continue;
         }
+        let Some(name) = tool.name.as_deref() else {
+            let param = format!("tools[{at}].name");
+            return Err(wrong(&param, &format!("{param} is missing")));
+        };
         note_unread(&mut shape.dropped, "tools", raw, &OF_TOOL);
         put_comma(&mut tools);
-        put_tool(&mut tools, &tool, target, names);
+        put_tool(&mut tools, (name, &tool), target, names);
         if tool.cache_control.is_some() && !target.rich {
             shape.dropped.push("cache_control".into());
         }
@@ -232,8 +238,13 @@ fn put_tools(
     Ok(())
 }
 
-fn put_tool(out: &mut Vec<u8>, tool: &ToolShape<'_>, target: Target, names: &mut Names) {
-    let name = names.give(Tool { name: tool.name.to_string(), ..Tool::default() });
+fn put_tool(
+    out: &mut Vec<u8>,
+    (name, tool): (&str, &ToolShape<'_>),
+    target: Target,
+    names: &mut Names,
+) {
+    let name = names.give(Tool { name: name.to_owned(), ..Tool::default() });
     out.extend_from_slice(br#"{"type":"function","function":{"#);
     put_member(out, "name", &name);
     if let Some(description) = tool.description {

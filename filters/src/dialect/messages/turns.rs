@@ -90,11 +90,11 @@ pub(super) fn put_turns(
     put_name(writer.out, "messages");
     writer.out.push(b'[');
     if !turns.system.is_empty() {
-        writer.parts("system", &turns.system.iter().filter_map(Block::part).collect::<Vec<_>>());
+        writer.parts("system", &parts(&turns.system, target));
     }
     for turn in &turns.turns {
         match turn.role {
-            Role::System => writer.parts("system", &parts(&turn.blocks)),
+            Role::System => writer.parts("system", &parts(&turn.blocks, target)),
             Role::User => writer.user(&turn.blocks),
             Role::Assistant => writer.assistant(&turn.blocks),
         }
@@ -108,8 +108,8 @@ pub(super) fn put_turns(
     writer.out.push(b']');
 }
 
-fn parts<'b>(blocks: &'b [Block<'_>]) -> Vec<Part<'b>> {
-    blocks.iter().filter_map(Block::part).collect()
+fn parts<'b>(blocks: &'b [Block<'_>], target: Target) -> Vec<Part<'b>> {
+    blocks.iter().filter_map(|block| block.part(target.rich)).collect()
 }
 
 struct Writer<'w> {
@@ -122,8 +122,13 @@ struct Writer<'w> {
 impl Writer<'_> {
     /// Names what a chat cannot say.
     fn note(&mut self, block: &Block<'_>) {
-        if let Block::Other { kind } = block {
-            self.dropped.push(format!("messages.content.{kind}"));
+        match block {
+            Block::Other { kind } => self.dropped.push(format!("messages.content.{kind}")),
+            Block::File { .. } if block.part(self.target.rich).is_none() => {
+                self.dropped.push("messages.content.document".into());
+            }
+            Block::Result { content, .. } => content.iter().for_each(|block| self.note(block)),
+            _ => {}
         }
         if block.has_cache() && !self.target.rich {
             self.dropped.push("cache_control".into());
@@ -159,7 +164,7 @@ impl Writer<'_> {
         let mut said = Vec::new();
         for block in blocks {
             let Block::Result { id, content, error, .. } = block else {
-                said.extend(block.part());
+                said.extend(block.part(self.target.rich));
                 continue;
             };
             let mut text = String::new();
@@ -167,7 +172,7 @@ impl Writer<'_> {
                 text.push_str("Error: ");
             }
             let mut texts = 0;
-            for part in content.iter().filter_map(Block::part) {
+            for part in parts(content, self.target) {
                 match part {
                     Part::Text { text: more, .. } => {
                         if texts > 0 {

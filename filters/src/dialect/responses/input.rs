@@ -4,7 +4,7 @@ use super::super::messages::{Target, parse};
 use super::super::names::{Names, Tool};
 use super::items::SEAL;
 use super::kept;
-use crate::chat::raw::{Text, put_comma, put_member, put_name, put_raw, put_text};
+use crate::chat::raw::{Text, put_comma, put_member, put_name, put_raw, put_text, text};
 use crate::chat::wrong;
 use crate::error::ApiError;
 use base64::Engine;
@@ -28,10 +28,11 @@ struct Shape<'a> {
     name: Option<Text<'a>>,
     #[serde(borrow)]
     namespace: Option<Text<'a>>,
+    /// A text in calls of functions; an object in some of the provider's own tools.
     #[serde(borrow)]
-    arguments: Option<Text<'a>>,
+    arguments: Option<&'a RawValue>,
     #[serde(borrow)]
-    input: Option<Text<'a>>,
+    input: Option<&'a RawValue>,
     #[serde(borrow)]
     output: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -54,6 +55,8 @@ struct PartShape<'a> {
     detail: Option<Text<'a>>,
     #[serde(borrow)]
     file_data: Option<Text<'a>>,
+    #[serde(borrow)]
+    file_url: Option<Text<'a>>,
     #[serde(borrow)]
     file_id: Option<Text<'a>>,
     #[serde(borrow)]
@@ -137,13 +140,13 @@ impl Writer<'_> {
             "function_call" => {
                 let (id, name) = (need(shape.call_id, "call_id")?, need(shape.name, "name")?);
                 let namespace = shape.namespace.map(|text| text.0.into_owned());
-                let arguments = shape.arguments.unwrap_or_default();
+                let arguments = shape.arguments.map(said).unwrap_or_default();
                 self.call(&id, Tool { name, namespace, custom: false }, &arguments);
             }
             "custom_tool_call" => {
                 let (id, name) = (need(shape.call_id, "call_id")?, need(shape.name, "name")?);
                 let mut arguments = b"{".to_vec();
-                put_member(&mut arguments, "input", &need(shape.input, "input")?);
+                put_member(&mut arguments, "input", &need(shape.input.map(said), "input")?);
                 arguments.push(b'}');
                 let tool = Tool { name, namespace: None, custom: true };
                 self.call(&id, tool, &String::from_utf8_lossy(&arguments));
@@ -217,7 +220,7 @@ impl Writer<'_> {
             if let Some(text) = part.text.as_ref().or(part.refusal.as_ref()) {
                 put_text_part(&mut out, text);
                 texts.push(text.to_string());
-            } else if !put_media(&mut out, &part) {
+            } else if !put_media(&mut out, &part, self.target.rich) {
                 let kind: String = part.kind.chars().take(64).collect();
                 self.dropped.push(format!("input.content.{kind}"));
             }
@@ -226,7 +229,7 @@ impl Writer<'_> {
     }
 
     fn call(&mut self, id: &str, tool: Tool, arguments: &str) {
-        let name = self.names.give(tool);
+        let name = self.names.called(tool);
         let calls = &mut self.assistant.calls;
         put_comma(calls);
         calls.push(b'{');
@@ -335,6 +338,11 @@ impl Writer<'_> {
     }
 }
 
+/// A text, or what else there is as it is written.
+fn said(raw: &RawValue) -> Text<'_> {
+    text(raw).unwrap_or_else(|| Text(raw.get().into()))
+}
+
 fn has_media(parts: &[u8]) -> bool {
     let starts = |kind: &[u8]| memchr::memmem::find(parts, kind).is_some();
     // Our own writing: a text's quotes are escaped, so these stand between parts alone.
@@ -350,8 +358,9 @@ fn put_text_part(out: &mut Vec<u8>, text: &str) {
     out.push(b'}');
 }
 
-/// A part that is no text; false where a chat has no such part.
-fn put_media(out: &mut Vec<u8>, part: &PartShape<'_>) -> bool {
+/// A part that is no text; false where a chat has no such part. `rich`: of a chat that a wire
+/// translates, where a file may be an address too.
+fn put_media(out: &mut Vec<u8>, part: &PartShape<'_>, rich: bool) -> bool {
     if let Some(url) = &part.image_url {
         put_comma(out);
         out.extend_from_slice(br#"{"type":"image_url","image_url":{"#);
@@ -362,13 +371,14 @@ fn put_media(out: &mut Vec<u8>, part: &PartShape<'_>) -> bool {
         out.extend_from_slice(b"}}");
         return true;
     }
-    if &*part.kind == "input_file" && (part.file_data.is_some() || part.file_id.is_some()) {
+    let data = part.file_data.as_ref().or(part.file_url.as_ref().filter(|_| rich));
+    if &*part.kind == "input_file" && (data.is_some() || part.file_id.is_some()) {
         put_comma(out);
         out.extend_from_slice(br#"{"type":"file","file":{"#);
         for (name, text) in [
-            ("file_data", &part.file_data),
-            ("file_id", &part.file_id),
-            ("filename", &part.filename),
+            ("file_data", data),
+            ("file_id", part.file_id.as_ref()),
+            ("filename", part.filename.as_ref()),
         ] {
             if let Some(text) = text {
                 put_member(out, name, text);

@@ -25,9 +25,16 @@ pub(super) struct Item {
 /// What an item is.
 #[derive(Debug)]
 pub(super) enum Body {
-    Reasoning { text: Raw, sealed: Vec<String> },
-    Message { parts: Vec<Part> },
+    Reasoning {
+        text: Raw,
+        sealed: Vec<String>,
+    },
+    Message {
+        parts: Vec<Part>,
+    },
     Call(Call),
+    /// A picture in base64, as the provider's own tool for them gives it.
+    Picture(String),
 }
 
 /// A part of a message.
@@ -105,6 +112,14 @@ impl Item {
                 out.push(b']');
             }
             Body::Call(call) => put_call(out, call, whole, status),
+            Body::Picture(data) => {
+                put_member(out, "type", "image_generation_call");
+                put_member(out, "status", status);
+                match whole {
+                    true => put_member(out, "result", data),
+                    false => put_raw(out, "result", "null"),
+                }
+            }
         }
         out.push(b'}');
     }

@@ -56,7 +56,9 @@ pub(in crate::dialect) fn to_chat(wire: Wire, ask: &Ask<'_>) -> Result<Chat, Api
         out.extend_from_slice(&tools);
         out.push(b']');
         if let Some(raw) = shape.tool_choice {
-            put_choice(&mut out, raw, &mut names, &mut shape.dropped)?;
+            // Azure's chat is OpenAI's own.
+            let rich = target.rich || wire == Wire::Azure;
+            put_choice(&mut out, raw, &mut names, rich, &mut shape.dropped)?;
         }
         if let Some(raw) = shape.parallel {
             put_raw(&mut out, "parallel_tool_calls", raw.get());

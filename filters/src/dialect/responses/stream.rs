@@ -93,6 +93,10 @@ impl Stream {
         if let Some(raw) = said.refusal.filter(|raw| is_text(raw)) {
             self.text(true, raw, out);
         }
+        for picture in said.pictures() {
+            let at = self.add("ig", Body::Picture(picture), out);
+            self.close(at, Status::Completed, out);
+        }
         for call in said.tool_calls.iter().flatten() {
             self.call(call, out);
         }
@@ -272,7 +276,7 @@ impl Stream {
         match &self.items[at].body {
             Body::Message { .. } => self.close_part(at, out),
             Body::Reasoning { text, .. } if !text.is_empty() => self.close_reasoning(at, out),
-            Body::Reasoning { .. } => {}
+            Body::Reasoning { .. } | Body::Picture(_) => {}
             Body::Call(call) => {
                 let (kind, name, text) = if call.tool.custom {
                     ("custom_tool_call_input", "input", call.input())

@@ -98,11 +98,12 @@ fn put_tool(
     out.extend_from_slice(b"}}");
 }
 
-/// Writes `tool_choice`.
+/// Writes `tool_choice`; `rich`: of a chat that a wire translates.
 pub(super) fn put_choice(
     out: &mut Vec<u8>,
     raw: &RawValue,
     names: &mut Names,
+    rich: bool,
     dropped: &mut Vec<String>,
 ) -> Result<(), ApiError> {
     if raw.get().starts_with('"') {
@@ -123,19 +124,38 @@ pub(super) fn put_choice(
                 Some(raw) => parse("tool_choice.tools", raw)?,
                 None => Vec::new(),
             };
+            let allowed: Vec<String> = list.iter().filter_map(|tool| named(tool, names)).collect();
+            let mode = choice.text("mode");
+            let mode = mode.as_deref().unwrap_or("auto");
+            if !rich {
+                put_mode(out, mode, &allowed);
+                dropped.push("tool_choice.allowed_tools".into());
+                return Ok(());
+            }
             out.extend_from_slice(br#","tool_choice":{"type":"allowed_tools","allowed_tools":{"#);
-            put_member(out, "mode", choice.text("mode").as_deref().unwrap_or("auto"));
+            put_member(out, "mode", mode);
             put_name(out, "tools");
             out.push(b'[');
-            for name in list.iter().filter_map(|tool| named(tool, names)) {
+            for name in &allowed {
                 put_comma(out);
-                put_function(out, &name);
+                put_function(out, name);
             }
             out.extend_from_slice(b"]}}");
         }
         _ => dropped.push("tool_choice".into()),
     }
     Ok(())
+}
+
+/// The choice where nobody knows `allowed_tools`: who has OpenAI's chat without its Responses.
+fn put_mode(out: &mut Vec<u8>, mode: &str, allowed: &[String]) {
+    match allowed {
+        [one] if mode == "required" => {
+            put_name(out, "tool_choice");
+            put_function(out, one);
+        }
+        _ => put_member(out, "tool_choice", mode),
+    }
 }
 
 fn named(choice: &Members<'_>, names: &mut Names) -> Option<String> {

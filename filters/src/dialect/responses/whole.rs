@@ -48,6 +48,9 @@ fn items(message: &Message<'_>, names: &Names, id: &str, status: &'static str) -
     if !parts.is_empty() {
         add("msg", Body::Message { parts });
     }
+    for picture in said.pictures() {
+        add("ig", Body::Picture(picture));
+    }
     let tool = |name: &str| {
         let named = || Tool { name: name.to_owned(), ..Tool::default() };
         names.find(name).cloned().unwrap_or_else(named)

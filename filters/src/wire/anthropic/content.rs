@@ -39,7 +39,10 @@ impl<'a> Block<'a> {
                 return Ok(Some(Self::Json { json: raw.get().into(), cached: true }));
             }
             PartBody::Other(kind, _) => {
-                return Err(bad_part(at, &format!("the provider takes no part of type {kind:?}")));
+                return Err(bad_part(
+                    at,
+                    &format!("the provider takes no part of type {:?}", &**kind),
+                ));
             }
         };
         let mut block = Self::Json { json, cached: false };

@@ -5,6 +5,7 @@ use super::{Ask, Outgoing, tools};
 use crate::chat::raw::{Members, put_member, put_name, put_raw, put_text, text};
 use crate::chat::{Chat, Format, Number};
 use crate::error::ApiError;
+use crate::wire::claude::Claude;
 use crate::wire::edit;
 use serde_json::value::RawValue;
 
@@ -42,8 +43,12 @@ struct Body<'a> {
     ask: &'a Ask<'a>,
     prompt: Prompt<'a>,
     max_tokens: u64,
+    /// What the model takes.
+    model: Claude,
     /// `thinking` as we send it.
     thinking: Option<String>,
+    /// `output_config.effort`, where `reasoning_effort` asks for one.
+    effort: Option<&'static str>,
     out: Vec<u8>,
     dropped: Vec<String>,
 }
@@ -56,7 +61,9 @@ impl<'a> Body<'a> {
             ask,
             prompt: Prompt::of(chat)?,
             max_tokens: chat.max_tokens.unwrap_or(default),
+            model: Claude::of(ask.model),
             thinking: None,
+            effort: None,
             out: Vec::with_capacity(ask.peek.body.len() + 1024),
             dropped: Vec::new(),
         };
@@ -81,7 +88,7 @@ impl<'a> Body<'a> {
         self.put_output_config();
         self.put_metadata();
         self.put_rest();
-        for name in tools::put(&mut self.out, self.chat) {
+        for name in tools::put(&mut self.out, self.chat, self.model.forced) {
             self.drop(&name);
         }
         self.prompt.put(&mut self.out);
@@ -107,6 +114,9 @@ impl<'a> Body<'a> {
     fn thinking(&mut self) -> Option<String> {
         let native = self.rest("thinking");
         let effort = self.chat.reasoning_effort.as_deref();
+        if !self.model.budgets && native.is_none() {
+            return self.adaptive(effort?);
+        }
         let budget = effort.and_then(|effort| budget(effort, self.max_tokens));
         let fits = !tools::forced(self.chat) && self.prompt.may_think();
         let budget = budget.filter(|_| fits && native.is_none());
@@ -117,7 +127,34 @@ impl<'a> Body<'a> {
         native.map(|raw| raw.get().to_owned()).or(budget.map(written))
     }
 
+    /// Thinking of models that take no budget. The effort holds without it too.
+    fn adaptive(&mut self, effort: &str) -> Option<String> {
+        self.effort = Claude::effort(effort);
+        if self.effort.is_none() && effort != "none" {
+            self.drop("reasoning_effort");
+        }
+        self.effort?;
+        (!tools::forced(self.chat)).then(|| r#"{"type":"adaptive"}"#.to_owned())
+    }
+
+    /// What models without sampling cannot be told; 1 is what they do anyway.
+    fn drop_sampling(&mut self) {
+        let said = |number: Option<Number<'_>>| number.is_some_and(|n| (n.value - 1.0).abs() > 0.0);
+        for (name, lost) in [
+            ("temperature", said(self.chat.temperature)),
+            ("top_p", said(self.chat.top_p)),
+            ("top_k", self.rest("top_k").is_some()),
+        ] {
+            if lost {
+                self.drop(name);
+            }
+        }
+    }
+
     fn put_sampling(&mut self, thinking_given: bool) {
+        if !self.model.samples {
+            return self.drop_sampling();
+        }
         let native = self.rest("thinking").and_then(|raw| Members::of(raw.get()));
         let off = native.is_some_and(|raw| raw.text("type").as_deref() == Some("disabled"));
         let thinks = thinking_given && !off;
@@ -193,13 +230,17 @@ impl<'a> Body<'a> {
             self.drop("response_format");
         }
         let schema = schema.filter(|_| native.get("format").is_none());
-        if schema.is_none() && native.0.is_empty() {
+        let effort = self.effort.filter(|_| native.get("effort").is_none());
+        if schema.is_none() && native.0.is_empty() && effort.is_none() {
             return;
         }
         put_name(&mut self.out, "output_config");
         self.out.push(b'{');
         for (name, value) in &native.0 {
             put_raw(&mut self.out, name, value.get());
+        }
+        if let Some(effort) = effort {
+            put_member(&mut self.out, "effort", effort);
         }
         if let Some(schema) = schema {
             put_name(&mut self.out, "format");

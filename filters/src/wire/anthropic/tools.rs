@@ -5,8 +5,9 @@ use crate::chat::{Chat, Function, Tool, ToolChoice};
 use crate::wire::edit::put_object_schema;
 use serde_json::value::RawValue;
 
-/// Writes `tools` and `tool_choice`; gives the names of what had to be left out.
-pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>) -> Vec<String> {
+/// Writes `tools` and `tool_choice`; gives the names of what had to be left out. `may_force`: the
+/// model takes a choice that forces a call.
+pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, may_force: bool) -> Vec<String> {
     let (mut tools, mut dropped) = (Vec::new(), Vec::new());
     for tool in &chat.tools {
         put_tool(&mut tools, tool, &mut dropped);
@@ -23,7 +24,10 @@ pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>) -> Vec<String> {
     out.push(b'[');
     out.append(&mut tools);
     out.push(b']');
-    put_choice(out, chat);
+    put_choice(out, chat, may_force);
+    if forced && !may_force {
+        dropped.push("tool_choice".into());
+    }
     if matches!(chat.tool_choice, Some(ToolChoice::Allowed { .. })) {
         dropped.push("tool_choice.allowed_tools".into());
     }
@@ -40,9 +44,10 @@ pub(in crate::wire) fn forced(chat: &Chat<'_>) -> bool {
     })
 }
 
-fn put_choice(out: &mut Vec<u8>, chat: &Chat<'_>) {
+fn put_choice(out: &mut Vec<u8>, chat: &Chat<'_>, may_force: bool) {
     let alone = chat.parallel_tool_calls == Some(false);
-    let kind = match &chat.tool_choice {
+    let choice = chat.tool_choice.as_ref();
+    let kind = match choice.filter(|_| may_force || !forced(chat)) {
         None | Some(ToolChoice::Auto | ToolChoice::Allowed { required: false }) => "auto",
         Some(ToolChoice::None) => "none",
         Some(ToolChoice::Required | ToolChoice::Allowed { required: true }) => "any",
@@ -54,7 +59,7 @@ fn put_choice(out: &mut Vec<u8>, chat: &Chat<'_>) {
     put_name(out, "tool_choice");
     out.push(b'{');
     put_member(out, "type", kind);
-    if let Some(ToolChoice::Function(name)) = &chat.tool_choice {
+    if let Some(ToolChoice::Function(name)) = choice.filter(|_| kind == "tool") {
         put_member(out, "name", name);
     }
     if alone && kind != "none" {

@@ -5,6 +5,7 @@ use super::turns::Prompt;
 use crate::chat::Chat;
 use crate::chat::raw::{Members, put_raw};
 use crate::wire::anthropic::{budget, forced};
+use crate::wire::claude::Claude;
 use crate::wire::edit::note;
 use serde_json::value::RawValue;
 
@@ -23,7 +24,7 @@ pub(super) struct Extra {
 impl Extra {
     /// Reads what of the request belongs here; names what no model of the family takes.
     pub fn of(
-        family: Family,
+        (family, claude): (Family, Claude),
         chat: &Chat<'_>,
         prompt: &Prompt<'_>,
         dropped: &mut Vec<String>,
@@ -38,11 +39,14 @@ impl Extra {
             extra.thinking(family, thinking, dropped);
         }
         if let Some(effort) = chat.reasoning_effort.as_deref() {
-            extra.effort(family, effort, chat, prompt, dropped);
+            match family {
+                Family::Claude if !claude.budgets => extra.adaptive(effort, chat, dropped),
+                _ => extra.effort(family, effort, chat, prompt, dropped),
+            }
         }
         match (rest("top_k"), family) {
             (None, _) => {}
-            (Some(_), Family::Claude) if extra.thinks => note(dropped, "top_k"),
+            (Some(_), Family::Claude) if extra.thinks || !claude.samples => note(dropped, "top_k"),
             (Some(top_k), Family::Claude) => extra.put("top_k", top_k.get()),
             (Some(top_k), Family::Nova | Family::NovaTwo) if !extra.has("inferenceConfig") => {
                 extra.put("inferenceConfig", &format!(r#"{{"topK":{}}}"#, top_k.get()));
@@ -78,6 +82,21 @@ impl Extra {
         let members = Members::of(raw.get()).unwrap_or_default();
         self.thinks = members.text("type").is_some_and(|kind| &*kind != "disabled");
         self.put("thinking", raw.get());
+    }
+
+    /// Claude without a budget; the effort holds without thinking too.
+    fn adaptive(&mut self, effort: &str, chat: &Chat<'_>, dropped: &mut Vec<String>) {
+        let Some(level) = Claude::effort(effort).filter(|_| !self.has("output_config")) else {
+            if effort != "none" {
+                note(dropped, "reasoning_effort");
+            }
+            return;
+        };
+        self.put("output_config", &format!(r#"{{"effort":"{level}"}}"#));
+        if !forced(chat) && !self.has("thinking") {
+            self.put("thinking", r#"{"type":"adaptive"}"#);
+            self.thinks = true;
+        }
     }
 
     fn effort(

@@ -6,6 +6,7 @@ use super::{Family, tools};
 use crate::chat::raw::{put_comma, put_name, put_raw, put_text};
 use crate::chat::{Chat, Format};
 use crate::error::ApiError;
+use crate::wire::claude::Claude;
 use crate::wire::edit::{edited, note, note_unread, put_within, segment};
 use crate::wire::{Ask, Outgoing};
 
@@ -28,17 +29,18 @@ const JSON_ONLY: &str = "Answer with one valid JSON object and nothing else: no 
 
 pub(super) fn build(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     let chat = Chat::read(ask.peek)?;
-    let family = Family::of(ask.model);
+    let (family, claude) = (Family::of(ask.model), Claude::of(ask.model));
     let mut dropped = Vec::new();
     let mut prompt = Prompt::of(family, &chat)?;
     ask_for_format(&chat, &mut prompt, &mut dropped);
     let mut out = Vec::with_capacity(ask.peek.body.len() + 512);
     out.push(b'{');
     prompt.put(&mut out);
-    let extra = Extra::of(family, &chat, &prompt, &mut dropped);
-    let sampling = Sampling { family, thinks: extra.thinks, max_output: ask.max_output };
+    let extra = Extra::of((family, claude), &chat, &prompt, &mut dropped);
+    let samples = claude.samples && !extra.thinks;
+    let sampling = Sampling { family, samples, max_output: ask.max_output };
     sampling.put(&mut out, &chat, &mut dropped);
-    for name in tools::put(&mut out, &chat, family) {
+    for name in tools::put(&mut out, &chat, (family, claude)) {
         note(&mut dropped, &name);
     }
     if let Some(fields) = extra.written() {
@@ -86,7 +88,8 @@ fn note_more(chat: &Chat<'_>, prompt: &Prompt<'_>, dropped: &mut Vec<String>) {
 /// `inferenceConfig`
 struct Sampling {
     family: Family,
-    thinks: bool,
+    /// The model takes `temperature` and `topP`.
+    samples: bool,
     max_output: u64,
 }
 
@@ -107,7 +110,7 @@ impl Sampling {
             [("temperature", "temperature", chat.temperature), ("topP", "top_p", top_p)]
         {
             match number {
-                Some(_) if self.thinks => note(dropped, ours),
+                Some(_) if !self.samples => note(dropped, ours),
                 number => {
                     if put_within(&mut config, name, number, ("0", "1")) {
                         note(dropped, ours);

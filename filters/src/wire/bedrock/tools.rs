@@ -3,10 +3,15 @@
 use super::Family;
 use crate::chat::raw::{put_comma, put_member, put_name};
 use crate::chat::{Chat, Function, Role, Tool, ToolChoice};
+use crate::wire::claude::Claude;
 use crate::wire::edit::put_object_schema;
 
 /// Writes `toolConfig`; gives the names of what had to be left out.
-pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, family: Family) -> Vec<String> {
+pub(super) fn put(
+    out: &mut Vec<u8>,
+    chat: &Chat<'_>,
+    (family, claude): (Family, Claude),
+) -> Vec<String> {
     let mut dropped = Vec::new();
     let mut tools = Vec::new();
     // There is no "none", so the tools stay away; but where calls stand in the history, the
@@ -33,9 +38,11 @@ pub(super) fn put(out: &mut Vec<u8>, chat: &Chat<'_>, family: Family) -> Vec<Str
     out.extend_from_slice(br#"{"tools":["#);
     out.append(&mut tools);
     out.push(b']');
-    put_choice(out, chat);
+    if !forced || claude.forced {
+        put_choice(out, chat);
+    }
     out.push(b'}');
-    if none {
+    if none || (forced && !claude.forced) {
         dropped.push("tool_choice".into());
     }
     if matches!(chat.tool_choice, Some(ToolChoice::Allowed { .. })) {

@@ -1,6 +1,6 @@
 //! A chat request as one of Cohere's v2: every member mapped, passed, or named as dropped.
 
-use crate::chat::media::{DataUrl, is_web};
+use crate::chat::media::{DataUrl, is_web, text_of};
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw, put_text};
 use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolChoice};
 use crate::chat::{thought, wrong};
@@ -244,6 +244,14 @@ impl<'a> Body<'a> {
     }
 }
 
+fn put_text_part(out: &mut Vec<u8>, text: &str) {
+    put_comma(out);
+    out.push(b'{');
+    put_member(out, "type", "text");
+    put_member(out, "text", text);
+    out.push(b'}');
+}
+
 fn put_part(
     out: &mut Vec<u8>,
     part: &PartBody<'_>,
@@ -255,13 +263,7 @@ fn put_part(
     };
     match part {
         PartBody::Text(text) if text.is_empty() => {}
-        PartBody::Text(text) => {
-            put_comma(out);
-            out.push(b'{');
-            put_member(out, "type", "text");
-            put_member(out, "text", text);
-            out.push(b'}');
-        }
+        PartBody::Text(text) => put_text_part(out, text),
         PartBody::Image(url) => {
             if !is_web(url) && DataUrl::of(url).is_none_or(|data| data.data.is_empty()) {
                 return refuse("an image is a data: URL of base64 or an http(s) URL");
@@ -271,7 +273,10 @@ fn put_part(
             put_member(out, "url", url);
             out.extend_from_slice(b"}}");
         }
-        PartBody::File(_) => return refuse("the provider takes no files"),
+        PartBody::File(file) => match text_of(file) {
+            Some(text) => put_text_part(out, &text),
+            None => return refuse("the provider takes no files"),
+        },
         PartBody::Other(kind, _) => {
             return refuse(&format!("the provider takes no part of type {:?}", &**kind));
         }

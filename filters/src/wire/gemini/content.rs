@@ -1,13 +1,12 @@
 //! One content part of a chat as one part of generateContent.
 
-use super::Door;
 use crate::chat::media::{DataUrl, is_web, type_by_name};
 use crate::chat::raw::{Members, put_member, put_name};
 use crate::chat::{File, Part, PartBody, bad_part};
 use crate::error::ApiError;
 use serde_json::value::RawValue;
 
-/// Addresses that AI Studio fetches by itself: its own files and public videos.
+/// Addresses that every model fetches: the provider's own files and public videos.
 const STUDIO_HOSTS: [&str; 4] = [
     "https://generativelanguage.googleapis.com/",
     "https://www.youtube.com/",
@@ -15,20 +14,21 @@ const STUDIO_HOSTS: [&str; 4] = [
     "https://youtu.be/",
 ];
 
-/// The part, or `None` for empty text. `at`: message and part number.
+/// The part, or `None` for empty text. `fetches`: the provider fetches any address of the web for
+/// this model. `at`: message and part number.
 ///
 /// # Errors
 /// A part that the provider cannot take: leaving it out would change what is asked.
 pub(super) fn part(
-    door: Door,
+    fetches: bool,
     part: &Part<'_>,
     at: (usize, usize),
 ) -> Result<Option<Vec<u8>>, ApiError> {
     Ok(match &part.body {
         PartBody::Text(text) if text.is_empty() => None,
         PartBody::Text(text) => Some(self::text(text)),
-        PartBody::Image(url) => Some(image(door, url, at)?),
-        PartBody::File(file) => Some(document(door, file, at)?),
+        PartBody::Image(url) => Some(image(fetches, url, at)?),
+        PartBody::File(file) => Some(document(fetches, file, at)?),
         PartBody::Other(kind, raw) if &**kind == "input_audio" => Some(audio(raw, at)?),
         PartBody::Other(kind, _) => {
             return Err(bad_part(at, &format!("the provider takes no part of type {:?}", &**kind)));
@@ -43,24 +43,24 @@ pub(super) fn text(text: &str) -> Vec<u8> {
     out
 }
 
-fn image(door: Door, url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
+fn image(fetches: bool, url: &str, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     if let Some(data) = DataUrl::of(url) {
         return inline(data, "image/png")
             .ok_or_else(|| bad_part(at, "its data URL cannot be read"));
     }
-    address(door, url, "image/jpeg").ok_or_else(|| {
-        bad_part(at, "the provider fetches no image from the web; send a data: URL of base64")
+    address(fetches, url, "image/jpeg").ok_or_else(|| {
+        bad_part(at, "the model fetches no image from the web; send a data: URL of base64")
     })
 }
 
-fn document(door: Door, file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
+fn document(fetches: bool, file: &File<'_>, at: (usize, usize)) -> Result<Vec<u8>, ApiError> {
     let named = file.name.as_deref().and_then(type_by_name).unwrap_or("application/pdf");
     let Some(data) = file.data.as_deref() else {
         let id = file.id.as_deref().unwrap_or_default();
-        return address(door, id, named)
+        return address(fetches, id, named)
             .ok_or_else(|| bad_part(at, "file_id must be the address of a file at the provider"));
     };
-    if let Some(out) = address(door, data, named) {
+    if let Some(out) = address(fetches, data, named) {
         return Ok(out);
     }
     // Bare base64 does not say what it is.
@@ -98,10 +98,10 @@ fn inline(url: DataUrl<'_>, default: &str) -> Option<Vec<u8>> {
 }
 
 /// `fileData`, where the provider fetches from this address.
-fn address(door: Door, url: &str, default: &str) -> Option<Vec<u8>> {
+fn address(fetches: bool, url: &str, default: &str) -> Option<Vec<u8>> {
     let bucket = url.starts_with("gs://");
     let known = STUDIO_HOSTS.iter().any(|host| url.starts_with(host));
-    let fetched = bucket || known || door == Door::Vertex && is_web(url);
+    let fetched = bucket || known || fetches && is_web(url);
     if !fetched {
         return None;
     }

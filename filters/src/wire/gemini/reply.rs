@@ -77,9 +77,27 @@ struct Part<'a> {
     text: Option<&'a RawValue>,
     thought: Option<bool>,
     #[serde(borrow)]
+    inline_data: Option<Inline<'a>>,
+    #[serde(borrow)]
     function_call: Option<Call<'a>>,
     #[serde(borrow)]
     thought_signature: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Inline<'a> {
+    #[serde(borrow)]
+    mime_type: Option<Text<'a>>,
+    #[serde(borrow)]
+    data: Option<Text<'a>>,
+}
+
+impl Inline<'_> {
+    fn picture(&self) -> Option<(&str, &str)> {
+        let kind = self.mime_type.as_deref().filter(|kind| kind.starts_with("image/"))?;
+        Some((kind, self.data.as_deref().filter(|data| !data.is_empty())?))
+    }
 }
 
 #[derive(Deserialize)]
@@ -188,6 +206,11 @@ impl Speech {
                 let thought = part.thought == Some(true);
                 let channel = if thought { Channel::Reasoning } else { Channel::Content };
                 scribe.say(at, channel, text);
+            }
+            // Drafts among its thoughts are no part of the answer.
+            let inline = part.inline_data.as_ref().filter(|_| part.thought != Some(true));
+            if let Some((kind, data)) = inline.and_then(Inline::picture) {
+                scribe.picture(at, kind, data);
             }
             if let Some(call) = &part.function_call {
                 self.call(at, call, part.thought_signature.as_deref(), scribe);

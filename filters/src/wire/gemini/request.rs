@@ -1,6 +1,6 @@
 //! A chat request as one of generateContent: every member mapped, passed, or named as dropped.
 
-use super::turns::Prompt;
+use super::turns::{Model, Prompt};
 use super::{Door, tools};
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw, put_text};
 use crate::chat::{Chat, Format};
@@ -28,7 +28,13 @@ const SAME: [(&str, &str); 4] = [
 pub(super) fn build(door: Door, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     let chat = Chat::read(ask.peek)?;
     let generation = Generation::of(ask.model);
-    let prompt = Prompt::of(door, generation == Generation::Levels, &chat)?;
+    let model = Model {
+        signed: generation == Generation::Levels,
+        // AI Studio does since January 2026, though not for models before 2.5 (ai.google.dev, file
+        // input methods).
+        fetches: door == Door::Vertex || generation != Generation::Plain,
+    };
+    let prompt = Prompt::of(door, model, &chat)?;
     let mut out = Vec::with_capacity(ask.peek.body.len() + 512);
     out.push(b'{');
     prompt.put(&mut out);

@@ -19,8 +19,7 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 #[derive(Debug)]
 pub(super) struct Prompt<'a> {
     door: Door,
-    /// Calls of this model need a signature.
-    signed: bool,
+    model: Model,
     system: Vec<Vec<u8>>,
     turns: Vec<Turn>,
     /// Earlier calls by their id: their number in the chat, and their name.
@@ -28,6 +27,15 @@ pub(super) struct Prompt<'a> {
     called: usize,
     /// What of the messages was left out.
     pub dropped: Vec<String>,
+}
+
+/// What a prompt must know of its model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Model {
+    /// Its calls need a signature.
+    pub signed: bool,
+    /// The provider fetches pictures and files from the web for it.
+    pub fetches: bool,
 }
 
 #[derive(Debug, Default)]
@@ -39,14 +47,11 @@ struct Turn {
 }
 
 impl<'a> Prompt<'a> {
-    /// `signed`: calls of this model need a signature.
-    ///
     /// # Errors
     /// Content that the provider cannot take, with its place.
-    pub fn of(door: Door, signed: bool, chat: &'a Chat<'a>) -> Result<Self, ApiError> {
+    pub fn of(door: Door, model: Model, chat: &'a Chat<'a>) -> Result<Self, ApiError> {
         let (system, turns, calls) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut prompt =
-            Self { door, signed, system, turns, calls, called: 0, dropped: Vec::new() };
+        let mut prompt = Self { door, model, system, turns, calls, called: 0, dropped: Vec::new() };
         for (at, message) in chat.messages.iter().enumerate() {
             prompt.add(at, message)?;
         }
@@ -89,7 +94,7 @@ impl<'a> Prompt<'a> {
                 let param = format!("messages[{at}].content[{n}]");
                 return Err(wrong(&param, &format!("{param}: a system message is text alone")));
             }
-            parts.extend(content::part(self.door, part, (at, n))?);
+            parts.extend(content::part(self.model.fetches, part, (at, n))?);
         }
         if message.role == Role::System {
             self.system.append(&mut parts);
@@ -118,7 +123,7 @@ impl<'a> Prompt<'a> {
         put_raw(&mut out, "args", &arguments(call, &mut self.dropped));
         out.push(b'}');
         // Of parallel calls the first one alone is signed.
-        let missing = (self.signed && first).then_some(NO_SIGNATURE);
+        let missing = (self.model.signed && first).then_some(NO_SIGNATURE);
         if let Some(signature) = signature.or(missing) {
             put_member(&mut out, "thoughtSignature", signature);
         }
@@ -148,7 +153,7 @@ impl<'a> Prompt<'a> {
         for (n, part) in message.content.iter().enumerate() {
             match &part.body {
                 PartBody::Text(text) => said.push_str(text),
-                _ => media.extend(content::part(self.door, part, (at, n))?),
+                _ => media.extend(content::part(self.model.fetches, part, (at, n))?),
             }
         }
         let mut out = br#"{"functionResponse":{"#.to_vec();

@@ -1,6 +1,6 @@
 //! A chat request as one of `/api/chat`: every member mapped, passed, or named as dropped.
 
-use crate::chat::media::DataUrl;
+use crate::chat::media::{DataUrl, text_of};
 use crate::chat::raw::{Members, put_comma, put_member, put_name, put_raw, put_text};
 use crate::chat::{Chat, Format, Message, PartBody, Role, Tool, ToolCall, ToolChoice, bad_part};
 use crate::error::ApiError;
@@ -72,7 +72,10 @@ impl Body<'_> {
             match &part.body {
                 PartBody::Text(more) => text.push_str(more),
                 PartBody::Image(url) => images.push(image(url, (at, n))?),
-                PartBody::File(_) => return Err(bad_part((at, n), "the provider takes no files")),
+                PartBody::File(file) => match text_of(file) {
+                    Some(more) => text.push_str(&more),
+                    None => return Err(bad_part((at, n), "the provider takes no files")),
+                },
                 PartBody::Other(kind, _) => {
                     let kind = &**kind;
                     let why = format!("the provider takes no part of type {kind:?}");

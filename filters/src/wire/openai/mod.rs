@@ -11,6 +11,7 @@ mod calls;
 mod chunk;
 mod finish;
 mod fits;
+mod history;
 mod members;
 mod repair;
 mod request;

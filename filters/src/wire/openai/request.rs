@@ -1,5 +1,6 @@
 //! The caller's body as this wire's providers take it: a few members edited, every other byte kept.
 
+use super::history;
 use super::members::put_text;
 use crate::chat::thought;
 use crate::error::{ApiError, Code};
@@ -28,10 +29,19 @@ pub(in crate::wire) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, Ap
         edits.set("stream_options", options);
         strip_usage = true;
     }
-    if let Some(messages) = short_ids(peek, "messages") {
+    let mut messages = short_ids(peek, "messages");
+    let mut gone = Vec::new();
+    if let Some(member) = peek.find("messages").filter(|_| !ask.quirks.refused.is_empty()) {
+        let raw = messages.as_deref().unwrap_or_else(|| peek.value(member));
+        if let Some((kept, names)) = history::without(raw, &ask.quirks.refused) {
+            (messages, gone) = (Some(kept), names);
+        }
+    }
+    if let Some(messages) = messages {
         edits.set("messages", messages);
     }
-    let dropped = apply_params(ask.params, peek, &mut edits).map_err(bad_body)?;
+    let mut dropped = apply_params(ask.params, peek, &mut edits).map_err(bad_body)?;
+    dropped.append(&mut gone);
     let path = path(wire, ask, "chat/completions");
     let body = edits.apply(peek);
     Ok(Outgoing { path, headers: Vec::new(), body, dropped, strip_usage })
