@@ -174,8 +174,10 @@ mod tests {
         });
         line.close();
         let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
-        let want = serde_json::json!({"a": "x\"\n\u{1}ß✓\\", "b": null, "c": "y", "d": u64::MAX,
-            "e": null, "f": true, "g": "1.5", "l": null, "h": ["p", "q\""], "i": {"j": 0, "k": [1]}});
+        let want = serde_json::json!({
+            "a": "x\"\n\u{1}ß✓\\", "b": null, "c": "y", "d": u64::MAX, "e": null, "f": true,
+            "g": "1.5", "l": null, "h": ["p", "q\""], "i": {"j": 0, "k": [1]},
+        });
         assert_eq!(read, want);
         let mut empty = Vec::new();
         Line::open(&mut empty).close();

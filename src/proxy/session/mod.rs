@@ -183,8 +183,8 @@ impl Downstream {
             let mut x = self.control.exchange();
             let leaving = x.ticket().is_some_and(|t| t.phase() > Phase::Serving);
             let turn = x.relay(tasks, &self.control.clock, &mut out)?;
-            // While a body is still sent to the provider, that is what is waited for.
-            if turn == Turn::End || !x.feed.is_done() || !self.joins() {
+            // An end waits for nothing, and while a body is still sent, that is what is waited for.
+            if turn == Turn::End || x.is_committed() || !x.feed.is_done() || !self.joins() {
                 hand = 0;
             }
             (turn, leaving)
