@@ -1,8 +1,9 @@
 //! weir, an LLM gateway: the modules in reading order.
 //!
-//! [`base`] names things. [`config`] turns TOML into a snapshot. [`access`], [`route`], [`meter`]
-//! and [`observe`] are siblings that never name each other; [`store`] is below them. [`flow`] walks
-//! a request through them. [`proxy`] and [`admin`] speak HTTP; [`server`] puts all of it together.
+//! [`base`] names things. [`config`] turns TOML into a snapshot. [`access`], [`limit`], [`route`],
+//! [`vault`], [`meter`] and [`observe`] are siblings that never name each other; [`store`] is below
+//! them. [`flow`] walks a request through them. [`proxy`] and [`admin`] speak HTTP; [`server`] puts
+//! all of it together, and [`cli`] starts it. [`demo`] is the simulated provider.
 
 pub mod access;
 pub mod admin;

@@ -108,6 +108,20 @@ async fn what_is_of_a_later_version_answers_501() {
 }
 
 #[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones() {
+    let weir = Weir::start(&alone()).await;
+    for (method, path, right) in [
+        ("GET", "/admin/v1/reload", "POST"),
+        ("GET", "/admin/v1/drain", "POST"),
+        ("PUT", "/admin/v1/usage", "GET,HEAD"),
+    ] {
+        let reply = weir.admin(method, path).await;
+        assert_eq!(refusal(&reply), (405, "method_not_allowed".into()), "{method} {path}");
+        assert_eq!(reply.header("allow"), Some(right), "{method} {path}");
+    }
+}
+
+#[tokio::test]
 async fn the_ledger_is_read_over_the_api() {
     let far = provider(knobs()).await;
     let weir = Weir::start(&toml::simple(&far)).await;

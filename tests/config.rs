@@ -107,6 +107,20 @@ expires = "tomorrow"
 }
 
 #[test]
+fn a_slip_in_a_providers_name_and_a_key_said_twice_are_told_by_name() {
+    check(
+        "[providers.opnai]\nbase_url = \"http://x\"\n",
+        "providers.opnai: is no preset's name, so it needs a wire, did",
+    );
+    check(
+        "[providers.mine]\nbase_url = \"http://x\"\n",
+        "providers.mine: is no preset's name, so it needs a wire",
+    );
+    check("[keys.a]\n[keys.a]\n", "weir.toml:2: a: duplicate key");
+    check("[log]\nlevel = \"info\"\nlevel = \"warn\"\n", "weir.toml:3: level: duplicate key");
+}
+
+#[test]
 fn values_of_the_wrong_kind_are_faults_and_hide_nothing() {
     let text = "[server]\nlisten = 8080\nthreads = \"two\"\nmax_requests = -1\n[log]\nredact = 1\n\
                 [store]\nspool = true\n[keys]\na = 1\n[providers.p]\nmodels = []\n";

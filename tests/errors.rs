@@ -1,4 +1,4 @@
-//! Errors as CONTRACT section 5 lists them, provoked over the wire in both dialects, over HTTP/1.1
+//! Every error that callers are told, provoked over the wire in both dialects, over HTTP/1.1
 //! and h2c.
 
 mod input;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// What the contract promises.
+/// README: a store's key acts within a second.
 const WITHIN: Duration = Duration::from_secs(1);
 
 fn config(a: &Provider) -> String {

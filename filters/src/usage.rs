@@ -20,7 +20,8 @@ pub struct Usage {
     pub reasoning: u64,
 }
 
-/// More tokens of one class than any answer has: a thousand times the longest context of any model.
+/// More tokens of one class than any answer has: 400 times a context of ten million, which is the
+/// longest that a model is sold with.
 const TOKENS_MAX: u64 = 1 << 32;
 
 impl Usage {

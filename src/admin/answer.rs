@@ -20,7 +20,7 @@ pub fn error(status: StatusCode, code: &str, message: &str) -> Response {
     (status, Json(body(status, code, message))).into_response()
 }
 
-/// What CONTRACT names and this version does not do: 501.
+/// What a later version does: 501.
 pub fn not_implemented() -> Response {
     error(StatusCode::NOT_IMPLEMENTED, "not_implemented", "not in this version")
 }

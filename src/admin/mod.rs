@@ -119,15 +119,18 @@ fn routes(state: &Admin) -> Router {
     let api = Router::new()
         .route("/reload", post(reload))
         .route("/drain", post(drain))
-        .route("/providers", get(providers))
-        .route("/models", get(models));
+        // Methods that would change them are of a later version.
+        .route("/providers", get(providers).fallback(|| async { answer::not_implemented() }))
+        .route("/models", get(models).fallback(|| async { answer::not_implemented() }));
     let api = api
         .merge(keys::routes())
         .merge(vault::routes())
         .merge(ledger::routes())
         .merge(teams::routes())
-        // Methods that would change providers or models are of a later version.
-        .method_not_allowed_fallback(|| async { answer::not_implemented() })
+        .method_not_allowed_fallback(|| async {
+            let why = "this path takes the methods in `allow` only";
+            error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
+        })
         .fallback(|| async { error(StatusCode::NOT_FOUND, "not_found", "no such path") })
         .layer(from_fn_with_state(state.clone(), authorized))
         .with_state(state.clone());

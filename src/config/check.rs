@@ -110,14 +110,20 @@ fn sound(path: &Path, loaded: &Loaded) -> String {
         text.push_str(&format!("warning: {warning}\n"));
     }
     text.push_str(&format!(
-        "{}: sound: {} providers, {} models, {} keys, version {}",
+        "{}: sound: {}, {}, {}, version {}",
         path.display(),
-        snapshot.routes.providers.len(),
-        snapshot.routes.models.len(),
-        snapshot.keys.0.len(),
+        counted(snapshot.routes.providers.len(), "provider"),
+        // What providers offer needs no table, and is served all the same.
+        counted(snapshot.routes.models.len(), "model table"),
+        counted(snapshot.keys.0.len(), "key"),
         snapshot.version,
     ));
     text
+}
+
+/// `1 key`, `2 keys`.
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Writes `weir.toml` into a folder (made where it is missing): five lines that load.

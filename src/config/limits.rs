@@ -117,10 +117,9 @@ fn plain<'a>(root: &View<'a>, name: &str) -> Option<View<'a>> {
     Some(View { book: root.book, table, at: node.at, path: name.to_owned() })
 }
 
-/// `time_zone` of `[alerts]`, or of the file.
+/// `time_zone` of `[alerts]`; UTC where it is absent or a fault.
 fn zone(root: &View<'_>) -> TimeZone {
-    let alerts = root.table("alerts", &ALERTS);
-    let read = |v: &View<'_>| {
+    let read = |v: View<'_>| {
         let name = v.text("time_zone")?;
         let zone = TimeZone::get(name);
         if zone.is_err() {
@@ -128,11 +127,7 @@ fn zone(root: &View<'_>) -> TimeZone {
         }
         zone.ok()
     };
-    let (inner, outer) = (alerts.as_ref().and_then(read), read(root));
-    if let (Some(alerts), Some(_), Some(_)) = (&alerts, &inner, &outer) {
-        alerts.fault("time_zone", "stands twice");
-    }
-    inner.or(outer).unwrap_or(TimeZone::UTC)
+    root.table("alerts", &ALERTS).and_then(read).unwrap_or(TimeZone::UTC)
 }
 
 fn default_output(root: &View<'_>) -> DefaultOutput {

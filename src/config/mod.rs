@@ -47,7 +47,7 @@ use std::time::Duration;
 
 /// `[server]`, compiled.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is told in conf/weir.toml
 pub struct Server {
     pub listen: Vec<String>,
     pub tls: Option<Tls>,
@@ -81,7 +81,7 @@ pub enum Unpriced {
 
 /// `[admin]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is told in conf/weir.toml
 pub struct Admin {
     pub listen: String,
     pub token: Option<crate::base::Secret>,
@@ -92,7 +92,7 @@ pub struct Admin {
 
 /// `[store]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is told in conf/weir.toml
 pub struct Store {
     /// The SQLite file.
     pub path: PathBuf,
@@ -104,7 +104,7 @@ pub struct Store {
 
 /// `[log]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is told in conf/weir.toml
 pub struct Log {
     pub level: log::LevelFilter,
     pub access: Access,
@@ -113,7 +113,7 @@ pub struct Log {
 
 /// `[redis]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is told in conf/weir.toml
 pub struct Redis {
     /// May hold a password.
     pub url: crate::base::Secret,
@@ -125,7 +125,7 @@ pub struct Redis {
 
 /// `[flood]`, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is told in conf/weir.toml
 pub struct Flood {
     pub requests_per_second: Option<u64>,
     pub failed_auth_per_minute: Option<u64>,
@@ -272,7 +272,6 @@ const ROOT: value::Shape = value::Shape {
         "key_defaults",
         "user_defaults",
         "alerts",
-        "time_zone",
         "redis",
         "vault",
         "flood",

@@ -87,7 +87,11 @@ pub(super) fn providers(
     currencies: &Currencies,
 ) -> BTreeMap<ProviderId, Arc<Provider>> {
     let mut out = BTreeMap::new();
-    for (name, entry) in root.named("providers") {
+    let named = root.named("providers");
+    if named.is_empty() {
+        root.book.warn(root.at, "providers", "there is none, so every model is unknown");
+    }
+    for (name, entry) in named {
         let path = join("providers", name);
         if name.is_empty() || name.contains(['/', '*']) {
             root.book.fault(entry.at, &path, "a provider's name has no / and no *");
@@ -143,14 +147,18 @@ pub(super) fn alone(book: &super::fault::Book<'_>, preset: &Preset) {
 
 /// The preset of a provider; the outer `None` when it names one that is not there.
 fn preset<'p>(user: &View<'_>, name: &str, presets: &'p Presets) -> Option<Option<&'p Preset>> {
+    let near = |wanted: &str| hint(wanted, presets.keys().map(String::as_str));
     if user.get("preset").is_none() {
-        return Some(presets.get(name));
+        let found = presets.get(name);
+        if found.is_none() && user.get("wire").is_none() && user.book.whole() {
+            user.complain(format!("is no preset's name, so it needs a wire{}", near(name)));
+        }
+        return Some(found);
     }
     let wanted = user.text("preset")?;
     let found = presets.get(wanted);
     if found.is_none() && user.book.whole() {
-        let near = hint(wanted, presets.keys().map(String::as_str));
-        user.fault("preset", format!("there is no preset {wanted:?}{near}"));
+        user.fault("preset", format!("there is no preset {wanted:?}{}", near(wanted)));
     }
     found.map(Some)
 }
@@ -161,7 +169,7 @@ fn provider(
     preset: Option<&Preset>,
     currencies: &Currencies,
 ) -> Option<Provider> {
-    let wire = wire(v);
+    let wire = wire(v, preset);
     let auth = wire.and_then(|wire| auth(v, wire));
     let credentials = auth.as_ref().map(|auth| keys::credentials(v, auth, preset));
     let base = base(v, credentials.as_deref().and_then(proof::project));
@@ -204,9 +212,10 @@ fn provider(
     })
 }
 
-fn wire(v: &View<'_>) -> Option<Wire> {
-    if v.get("wire").is_none() {
-        v.complain("has no preset, so it needs a wire");
+/// Where a user's own table lacks it, that has been told with the nearest preset.
+fn wire(v: &View<'_>, preset: Option<&Preset>) -> Option<Wire> {
+    if v.get("wire").is_none() && preset.is_some() {
+        v.complain("a preset needs a wire");
     }
     v.choice("wire", WIRES, &[])
 }

@@ -160,9 +160,12 @@ pub(super) fn parse(book: &Book<'_>, file: usize, text: &str) -> Option<Table> {
     }
     book.hide();
     for error in errors {
-        let at = lines.at(error.span().map_or(0, |span| span.start));
+        let span = error.span().unwrap_or_default();
+        let at = lines.at(span.start);
         let message = error.message().lines().collect::<Vec<_>>().join("; ");
-        book.fault(at, "", message);
+        // The one message that means a key, and does not name it.
+        let key = if message == "duplicate key" { text.get(span).unwrap_or_default() } else { "" };
+        book.fault(at, key, message);
     }
     None
 }

@@ -63,7 +63,7 @@ impl Value {
 pub(super) struct Shape {
     /// Keys that work.
     pub known: &'static [&'static str],
-    /// Keys that the contract names and this version does not do.
+    /// Keys of later versions, refused by name.
     pub later: &'static [&'static str],
 }
 

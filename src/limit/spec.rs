@@ -24,7 +24,7 @@ pub struct Common {
 
 /// One table of `limits`.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is told in conf/weir.toml
 pub struct Limit {
     pub rpm: Option<u64>,
     pub rps: Option<u64>,

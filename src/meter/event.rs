@@ -1,4 +1,4 @@
-//! The usage event (CONTRACT section 6): a JSON line in the spool, a row in the ledger.
+//! The usage event: a JSON line in the spool, a row in the ledger.
 
 use crate::base::EventId;
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ pub struct Units {
 /// One request. A line of an older version lacks what came later: but for identity, time, endpoint
 /// and end, every member has a default, and members of a newer version are passed over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the names are CONTRACT's, and documented there
+#[allow(missing_docs)] // each is a member of the line by its name
 pub struct Event {
     pub event_id: EventId,
     /// RFC 3339, UTC, when the request came.

@@ -30,7 +30,7 @@ pub enum Output {
 
 /// What one line says. Names are as in the usage event; absent things are `None`.
 #[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)] // the names are CONTRACT's
+#[allow(missing_docs)] // each is a member of the line by its name
 pub struct Line<'a> {
     pub ts: jiff::Timestamp,
     pub request_id: &'a str,

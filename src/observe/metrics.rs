@@ -39,7 +39,7 @@ pub struct Finished<'a> {
     pub team: &'a str,
     /// The caller's HTTP status, 499 when it left.
     pub status: u16,
-    /// CONTRACT section 6.
+    /// As the event says it.
     pub outcome: &'a str,
     /// The answer was a stream.
     pub streamed: bool,
@@ -61,7 +61,7 @@ pub struct Finished<'a> {
 
 type Probe = Box<dyn Fn() -> Gauges + Send + Sync>;
 
-/// Every metric of CONTRACT section 7 that this version fills.
+/// Every metric there is.
 pub struct Metrics {
     registry: Registry,
     families: Families,

@@ -18,7 +18,7 @@ pub enum Kind {
     Health,
     /// Ready, without a key.
     Ready,
-    /// In the contract, not in this version.
+    /// Of a later version.
     NotYet,
     /// Nothing is there.
     Unknown,

@@ -76,8 +76,7 @@ impl Guard {
         self.gateway.metrics.limits.refused("client", rule, "");
         let seconds = wait.as_secs();
         let why = format!(
-            "rate limit of client {client} reached: {rule} {most}; it resets in \
-                           {seconds} s"
+            "rate limit of client {client} reached: {rule} {most}; it resets within {seconds} s"
         );
         ApiError::new(Code::RateLimitExceeded, why).after(wait)
     }

@@ -1,7 +1,6 @@
 //! Where a request may go: providers, what they offer, and the targets behind each public name.
 
 pub mod breaker;
-pub mod budget;
 pub mod caps;
 pub mod health;
 pub mod latency;
@@ -11,6 +10,7 @@ pub mod pick;
 pub mod plan;
 pub mod provider;
 pub mod rest;
+pub mod retries;
 pub mod rules;
 pub mod strategy;
 pub mod tell;

@@ -275,7 +275,7 @@ impl Plan {
     /// The current try has failed. `jitter` gives a number in `0..=its argument` (milliseconds); a
     /// provider's own `asked` wait is respected as a minimum where it fits into `max_backoff`, else
     /// the same target is not asked again. Nothing begins when the caller has given up, and no
-    /// retry for which its provider's budget has none left.
+    /// retry for which its provider has none left.
     pub fn failed(
         &mut self,
         fault: Fault,
@@ -301,7 +301,7 @@ impl Plan {
             // together.
             let wait = wait.saturating_add(asked.unwrap_or_default());
             let late = now.checked_add(wait).is_none_or(|then| self.is_late(then));
-            if !late && provider.live(now).budget.spend(now) {
+            if !late && provider.live(now).retries.spend(now) {
                 return Next::Again(wait);
             }
         }
@@ -321,7 +321,7 @@ impl Plan {
         self.current = Some((at, Choice { provider, model, live }));
         if let Some((_, choice)) = &self.current {
             choice.live.latency(self.need.stream).touch(now);
-            choice.provider.live(now).budget.earn();
+            choice.provider.live(now).retries.earn();
         }
         (self.tries_here, self.dead_here) = (0, 0);
         (self.keys_here, self.counted, self.insist) = (0, false, false);

@@ -9,6 +9,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
+/// A runtime that has ended says so at once, and is not asked in a circle.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// The clients' runtime, known from its first connection on. It is Pingora's, which tells nobody
 /// of it (pingora-core 0.9.1, server/mod.rs `create_runtime`).
 #[derive(Debug, Default)]
@@ -36,7 +39,8 @@ impl Pulse {
                 notify::notify(notify::WATCHDOG);
                 sleep(half).await;
             } else {
-                log::error!(waited:? = half; "the clients' runtime does not answer");
+                log::error!(within:? = half; "the clients' runtime does not answer");
+                sleep(AGAIN).await;
             }
         }
     }

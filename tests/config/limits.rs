@@ -68,7 +68,7 @@ fn what_makes_no_sense_is_a_fault_with_its_place() {
     let second = "budgets = [{ usd = 1, per = \"day\" }, { usd = -1, per = \"week\" }]";
     check(&key(second), "keys.k.budgets[1].usd: an amount of dollars");
     check("[alerts]\ntime_zone = \"Mars/Olympus\"\n", "is no time zone");
-    check("time_zone = \"UTC\"\n[alerts]\ntime_zone = \"UTC\"\n", "stands twice");
+    check("time_zone = \"UTC\"\n", "time_zone: unknown key");
     check("[server]\ndefault_output = \"some\"\n", "none of learned, max");
     check("[redis]\nprefix = \"x\"\n", "needs a url");
     check("[redis]\nurl = \"http://h\"\n", "is no \"redis://");

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use serde_json::{Value, json};
 
-/// CONTRACT section 6, and no more.
+/// Every member of an event, and no more.
 const MEMBERS: &[&str] = &[
     "event_id",
     "ts",

@@ -49,7 +49,7 @@ fn reports(c: &mut Criterion) {
     let mut group = c.benchmark_group("report");
     group.sample_size(10).warm_up_time(Duration::from_millis(100));
     group.measurement_time(Duration::from_secs(1));
-    // Each column of the contract, pairs of them that people ask for, all of them at once, and one
+    // Each column, pairs of them that people ask for, all of them at once, and one
     // that has more rows than anybody reads: 252,000.
     let each = "department team user end_user key tag:cost-center model requested_model provider \
                 credential endpoint task_type status hour day month";

@@ -1,4 +1,4 @@
-//! The canonical reply: strict chunks of a stream, or one completion (protocols.md section 1).
+//! The canonical reply: strict chunks of a stream, or one completion.
 
 use super::raw::{put_comma, put_member, put_name, put_raw, put_text};
 use crate::tokens::{Channel, Counter};
@@ -271,7 +271,7 @@ pub fn body(id: &str, created: u64, model: &str, choices: &[Completion], usage: 
 }
 
 /// Appends usage in OpenAI's words: the prompt includes what was cached, the completion what was
-/// reasoned (protocols.md section 3).
+/// reasoned.
 pub fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
     let (prompt, total) = (usage.prompt(), usage.total());
     let text = format!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The wait that a caller is told where the provider named none.
 const WAIT_DEFAULT: Duration = Duration::from_secs(1);
 
-/// CONTRACT section 5, one variant a row's code.
+/// What a caller is told, one variant a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // each is its own name in the table of `Code::row`
 pub enum Code {
@@ -236,7 +236,7 @@ impl ApiError {
         Bytes::from([lead, &self.body(dialect, request_id), b"\n\n"].concat())
     }
 
-    /// Anthropic's types by status (protocols.md section 5).
+    /// Anthropic's types by status (its API reference, Errors).
     fn anthropic_kind(&self) -> &'static str {
         match self.status {
             401 => "authentication_error",

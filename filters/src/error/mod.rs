@@ -1,4 +1,4 @@
-//! Any provider's failure: its class, and the caller's words for it (CONTRACT section 5).
+//! Any provider's failure: its class, and the caller's words for it.
 
 mod api;
 mod left;
@@ -85,8 +85,8 @@ impl Failure {
 }
 
 /// Reads a provider's error reply: status, headers (by a look-up of lower-case names) and its body,
-/// of which [`BODY_BYTES_MAX`] bytes are looked at, in any of the shapes of protocols.md sections 4
-/// and 5: wrapped, flat, a bare string, an array, HTML, plain text, SSE framing, or nothing.
+/// of which [`BODY_BYTES_MAX`] bytes are looked at, in any of the shapes that providers
+/// use: wrapped, flat, a bare string, an array, HTML, plain text, SSE framing, or nothing.
 #[must_use]
 pub fn classify(status: u16, header: &dyn Fn(&str) -> Option<String>, body: &[u8]) -> Failure {
     let mut words = Words::read(body);

@@ -2,7 +2,7 @@
 //!
 //! The order matters: providers send a context overflow as 400, 413 or 500, a spent account as 400,
 //! 402, 403 or 429, and a bad key as 400, so words are asked before the status. Wordings are from
-//! protocols.md sections 4 and 5, and from the recorded cases.
+//! providers' documents and recorded replies.
 
 use super::{Class, words::Words};
 

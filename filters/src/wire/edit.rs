@@ -59,7 +59,8 @@ pub(super) fn note_thoughts(dropped: &mut Vec<String>, chat: &Chat<'_>) {
     }
 }
 
-/// How far outside of its range a number is taken for the bound itself.
+/// How far outside of its range a number is taken for the bound itself: a provider's range may
+/// leave 0 or 1 out by 0.01, and the rest is for how floats are written.
 const HAIR: f64 = 0.011;
 
 /// Writes a number into the range that the provider takes, bounds as they are written; true where

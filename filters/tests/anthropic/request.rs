@@ -1,4 +1,4 @@
-//! Messages, sampling and members of a request, one test a rule (protocols.md section 4.1).
+//! Messages, sampling and members of a request, one test a rule.
 
 use super::{ask, hello, sent, try_ask};
 use serde_json::{Value, json};

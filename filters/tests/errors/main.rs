@@ -14,7 +14,7 @@ mod caller;
 mod words;
 
 /// What a caller sees of a class when its only target failed: status, code, type, x-should-retry.
-/// CONTRACT section 5. The statuses of BadRequest are checked beside this.
+/// The statuses of BadRequest are checked beside this.
 fn seen(class: Class) -> (u16, &'static str, &'static str, bool) {
     const REQUEST: &str = "invalid_request_error";
     match class {

@@ -1,4 +1,4 @@
-//! The strict rules of a Messages stream and reply (protocols.md section 6), and what a client
+//! The strict rules of a Messages stream and reply, and what a client
 //! reads out of them.
 
 use serde_json::Value;

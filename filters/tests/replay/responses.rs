@@ -1,4 +1,4 @@
-//! The strict rules of a Responses stream and reply (protocols.md section 7), and what a client
+//! The strict rules of a Responses stream and reply, and what a client
 //! reads out of them.
 
 use serde_json::Value;

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_column_of_the_contract_is_known() {
+    fn every_column_that_users_are_told_of_is_known() {
         let all = "department,team,user,end_user,key,tag:cost-center,model,requested_model,\
                    provider,credential,endpoint,task_type,status,hour,day,month";
         let names: Vec<String> = columns(all).unwrap().iter().map(Column::name).collect();

@@ -5,11 +5,11 @@ mod keys;
 pub use keys::{CredentialLive, Key, Wanted};
 
 use super::breaker::{self, Breaker, Outcome, Rule, State};
-use super::budget::Budget;
 use super::caps::{Full, Seats};
 use super::health::Pulse;
 use super::latency::Latency;
 use super::rest::{Rest, Rests, Why};
+use super::retries::Retries;
 use super::{Provider, Table};
 use crate::base::{Credential, Lack, ProviderId};
 use parking_lot::{Mutex, RwLock};
@@ -187,8 +187,8 @@ pub struct ProviderLive {
     /// Its credentials, in the order of config.
     pub credentials: Vec<Arc<CredentialLive>>,
     turns: Turns,
-    /// Its retries.
-    pub budget: Arc<Budget>,
+    /// What it may still be asked again.
+    pub retries: Arc<Retries>,
     /// Its probes.
     pub pulse: Arc<Pulse>,
     models: RwLock<HashMap<Arc<str>, Arc<TargetLive>>>,
@@ -205,7 +205,7 @@ impl ProviderLive {
             id: provider.id.clone(),
             credentials: provider.credentials.iter().map(live).collect(),
             turns: Turns::default(),
-            budget: Arc::new(Budget::new(now)),
+            retries: Arc::new(Retries::new(now)),
             pulse: Arc::default(),
             models: RwLock::default(),
         }
@@ -324,8 +324,8 @@ impl ProviderLive {
         };
         let credentials = fresh.credentials.iter().map(known).collect();
         let models = RwLock::new(self.models.read().clone());
-        let (id, budget, pulse) = (self.id.clone(), self.budget.clone(), self.pulse.clone());
-        Arc::new(Self { id, credentials, turns: fresh.turns, budget, pulse, models })
+        let (id, retries, pulse) = (self.id.clone(), self.retries.clone(), self.pulse.clone());
+        Arc::new(Self { id, credentials, turns: fresh.turns, retries, pulse, models })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Anthropic's Messages as callers speak it (protocols.md section 6).
+//! Anthropic's Messages as callers speak it.
 //!
 //! Towards a provider that speaks it too, bytes pass (`pass`, `tap`); towards any other, `request`
 //! and `turns` make a chat of the request, `stream` and `whole` write the answer's events.

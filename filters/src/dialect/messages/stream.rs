@@ -351,7 +351,7 @@ fn delta(out: &mut Vec<u8>, index: u32, kind: &str, member: &str, raw: &str) {
     });
 }
 
-/// Appends usage in Anthropic's words: its classes never overlap (protocols.md section 3).
+/// Appends usage in Anthropic's words: its classes never overlap.
 pub(super) fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
     let text = format!(
         "{{\"input_tokens\":{},\"cache_creation_input_tokens\":{},\

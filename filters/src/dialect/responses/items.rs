@@ -260,7 +260,7 @@ pub(super) fn put_response(
     out.push(b'}');
 }
 
-/// Appends usage in Responses' words (protocols.md section 3).
+/// Appends usage in Responses' words.
 pub(super) fn put_usage(out: &mut Vec<u8>, usage: &Usage) {
     let text = format!(
         "{{\"input_tokens\":{},\"input_tokens_details\":{{\"cached_tokens\":{}}},\

@@ -1,4 +1,4 @@
-//! OpenAI's Responses as callers speak them (protocols.md section 7).
+//! OpenAI's Responses as callers speak them.
 //!
 //! Towards a provider that has `/responses` itself, bytes pass (`pass`, `tap`); towards any other,
 //! `request`, `input` and `tools` make a chat of the request, `stream` and `whole` write the

@@ -1,4 +1,4 @@
-//! Anthropic Messages for callers that speak OpenAI chat (protocols.md section 4.1).
+//! Anthropic Messages for callers that speak OpenAI chat.
 
 use super::{Ask, Outgoing, Reply, ReplyContext, Whole};
 use crate::error::{ApiError, Failure};

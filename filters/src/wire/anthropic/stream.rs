@@ -1,4 +1,4 @@
-//! A Messages stream as strict chunks of a chat completion (protocols.md sections 1 and 4.1).
+//! A Messages stream as strict chunks of a chat completion.
 
 use super::blocks::{Kind, Open};
 use super::event::{Event, Tokens};

@@ -85,7 +85,7 @@ struct ReasoningDelta<'a> {
     redacted_content: Option<Text<'a>>,
 }
 
-/// Usage; `inputTokens` does not include what the cache had (protocols.md section 3).
+/// Usage; `inputTokens` does not include what the cache had.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Tokens {

@@ -1,4 +1,4 @@
-//! Amazon Bedrock's Converse for callers that speak OpenAI chat (protocols.md section 4.3).
+//! Amazon Bedrock's Converse for callers that speak OpenAI chat.
 
 use super::{Ask, Outgoing, Reply, ReplyContext, Whole};
 use crate::error::{ApiError, Failure};

@@ -1,5 +1,5 @@
-//! Google's generateContent, at AI Studio and at Vertex, for callers that speak OpenAI chat
-//! (protocols.md section 4.2).
+//! Google's generateContent, at AI Studio and at Vertex, for callers that speak OpenAI
+//! chat.
 
 use super::{Ask, Outgoing, Reply, ReplyContext, Whole, listen};
 use crate::error::{ApiError, Failure};

@@ -136,8 +136,8 @@ impl Tokens {
         self.thoughts_token_count = later.thoughts_token_count.or(self.thoughts_token_count);
     }
 
-    /// Thoughts are not in the candidates' count, what was cached is in the prompt's (protocols.md
-    /// section 3). `None` when nothing was said.
+    /// Thoughts are not in the candidates' count, what was cached is in the prompt's.
+    /// `None` when nothing was said.
     fn usage(&self) -> Option<Usage> {
         let prompt = self.prompt_token_count.unwrap_or_default();
         let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or_default());

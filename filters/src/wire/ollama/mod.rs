@@ -1,5 +1,4 @@
-//! Ollama's own `/api/chat`, JSON lines, for callers that speak OpenAI chat (protocols.md section
-//! 4.11).
+//! Ollama's own `/api/chat`, JSON lines, for callers that speak OpenAI chat.
 
 use super::{Ask, Outgoing, Reply, ReplyContext, Whole, listen};
 use crate::error::{ApiError, Failure};

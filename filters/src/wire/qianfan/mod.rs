@@ -1,5 +1,5 @@
-//! Baidu Qianfan's first chat (wenxinworkshop) for callers that speak OpenAI chat (protocols.md
-//! section 4.8). Its second is OpenAI's and needs no wire.
+//! Baidu Qianfan's first chat (wenxinworkshop) for callers that speak OpenAI chat.
+//! Its second is OpenAI's and needs no wire.
 
 use super::{Ask, Outgoing, Reply, ReplyContext, Whole, listen};
 use crate::error::{ApiError, Failure};

@@ -38,7 +38,7 @@ pub(super) fn build(ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     if ask.peek.stream {
         put_raw(&mut out, "stream", "true");
     }
-    // Above 0, up to 1.
+    // A temperature is above 0 and up to 1; top_p may be 0.
     for (name, number, least) in
         [("temperature", chat.temperature, "0.01"), ("top_p", chat.top_p, "0")]
     {

@@ -1,5 +1,5 @@
 //! A message's stream that passes: usage tapped, the end withheld, and what clients would not bear
-//! put right (protocols.md section 6).
+//! put right.
 
 use super::late;
 use super::sent::{Sent, read};

@@ -12,9 +12,9 @@ const MOST: f64 = 100.0;
 
 /// The retries of one provider.
 #[derive(Debug)]
-pub struct Budget(Mutex<(f64, Instant)>);
+pub struct Retries(Mutex<(f64, Instant)>);
 
-impl Budget {
+impl Retries {
     /// Full.
     #[must_use]
     pub fn new(now: Instant) -> Self {
@@ -49,16 +49,16 @@ mod tests {
     #[test]
     fn a_storm_gets_one_retry_in_five_and_a_trickle_gets_all() {
         let mut now = Instant::now();
-        let budget = Budget::new(now);
+        let retries = Retries::new(now);
         let mut given = 0;
         for _ in 0..10_000 {
-            budget.earn();
-            given += u32::from(budget.spend(now));
+            retries.earn();
+            given += u32::from(retries.spend(now));
         }
         assert!((2_000..=2_200).contains(&given), "{given}");
         for _ in 0..100 {
             now += Duration::from_secs(1);
-            assert!(budget.spend(now));
+            assert!(retries.spend(now));
         }
     }
 }
