@@ -2,11 +2,11 @@
 //! many more may have been read already: a full hand waits for the next one, as long as that is
 //! there now. Nothing ever waits for bytes that are still to come.
 
-use super::Downstream;
+use super::{Downstream, STALLED, futures_now};
 use bytes::Bytes;
-use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::{HttpTask, ServerSession};
+use pingora::{Error, Result};
 use std::task::Poll;
 
 /// Pieces of a full hand (pingora-proxy 0.9.1, lib.rs, TASK_BUFFER_SIZE): when so many come
@@ -142,6 +142,15 @@ pub(super) async fn go_on(session: &mut ServerSession) -> Result<()> {
             h1.write_proxy_tasks().await.map(drop)
         }
         _ => Ok(()),
+    }
+}
+
+/// The same where there is no time left: whoever does not take it at once does not read.
+pub(super) fn go_on_now(session: &mut ServerSession) -> Result<()> {
+    let write = std::pin::pin!(tokio::task::unconstrained(go_on(session)));
+    match futures_now(write) {
+        Poll::Ready(done) => done,
+        Poll::Pending => Error::e_explain(STALLED, "the client does not read"),
     }
 }
 
