@@ -174,6 +174,43 @@ mod tests {
         tasks.iter().map(one).collect()
     }
 
+    /// A session whose request has been read, and its client.
+    async fn session() -> (ServerSession, tokio::net::TcpStream) {
+        use tokio::io::AsyncWriteExt as _;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut client = tokio::net::TcpStream::connect(at).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let stream =
+            pingora::protocols::l4::stream::Stream::from(listener.accept().await.unwrap().0);
+        let mut session = ServerSession::new_http1(Box::new(stream));
+        assert!(session.read_request().await.unwrap());
+        (session, client)
+    }
+
+    #[tokio::test]
+    async fn without_time_a_client_gets_what_it_takes_at_once_or_is_left() {
+        use tokio::io::AsyncReadExt as _;
+        let (mut session, mut client) = session().await;
+        assert!(go_on_now(&mut session).is_ok(), "nothing waits");
+        let hand = |session: &mut ServerSession, task| match session {
+            ServerSession::H1(h1) => h1.send_proxy_task(task),
+            _ => panic!("not HTTP/1"),
+        };
+        let mut header = ResponseHeader::build(200, None).unwrap();
+        header.insert_header("transfer-encoding", "chunked").unwrap();
+        hand(&mut session, HttpTask::Header(Box::new(header), false));
+        hand(&mut session, body("said before", false));
+        assert!(go_on_now(&mut session).is_ok());
+        let mut got = vec![];
+        while !got.ends_with(b"said before\r\n") {
+            client.read_buf(&mut got).await.unwrap();
+        }
+        // More than the buffers of two sockets hold.
+        hand(&mut session, HttpTask::Body(Some(vec![0; 64 << 20].into()), false));
+        assert_eq!(*go_on_now(&mut session).unwrap_err().etype(), STALLED);
+    }
+
     #[test]
     fn full_hands_wait_and_all_that_waited_goes_out_in_order_with_the_next_that_does_not() {
         let header = Box::new(ResponseHeader::build(200, None).unwrap());
