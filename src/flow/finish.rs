@@ -90,7 +90,11 @@ impl Ticket {
         self.learn(ending.outcome, &measured, tap.as_deref());
         self.settle(&measured);
         self.compare(ending.outcome, &measured, tap);
-        let mut event = Box::new(self.event(ending.outcome, ending.status));
+        // Nobody asks for them again.
+        let request_id = std::mem::take(&mut self.arrival.request_id);
+        let trace_id = std::mem::take(&mut self.arrival.trace_id);
+        let mut event =
+            Box::new(Event { request_id, trace_id, ..self.event(ending.outcome, ending.status) });
         event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
         event.usage = measured.usage.into();
         event.usage_source = measured.source;
@@ -105,7 +109,7 @@ impl Ticket {
             let error =
                 (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
             event.attempts.push(Tried {
-                provider: running.provider.id.to_string(),
+                provider: running.provider.id.as_str().to_owned(),
                 model: running.model.to_string(),
                 status: running.status,
                 duration_ms: millis(running.began.elapsed()),
@@ -140,11 +144,11 @@ impl Ticket {
             ts: arrival.ts,
             request_id: arrival.request_id.clone(),
             trace_id: arrival.trace_id.clone(),
-            key_id: key.map(|k| k.id.to_string()),
+            key_id: key.map(|k| k.id.as_str().to_owned()),
             key_name: key.map(|k| k.name.clone()),
-            team: key.and_then(|k| k.team.as_ref().map(ToString::to_string)),
-            department: key.and_then(|k| k.department.as_ref().map(ToString::to_string)),
-            user: key.and_then(|k| k.user.as_ref().map(ToString::to_string)),
+            team: key.and_then(|k| k.team.as_ref().map(|t| t.as_str().to_owned())),
+            department: key.and_then(|k| k.department.as_ref().map(|d| d.as_str().to_owned())),
+            user: key.and_then(|k| k.user.as_ref().map(|u| u.as_str().to_owned())),
             end_user: record.end_user.clone(),
             tags: key.map(|k| k.tags.clone()).unwrap_or_default(),
             task_type: arrival.task_type.clone(),
@@ -153,7 +157,7 @@ impl Ticket {
             dialect: arrival.dialect.as_str().into(),
             requested_model: record.requested_model.clone(),
             provider: running
-                .map(|r| r.provider.id.to_string())
+                .map(|r| r.provider.id.as_str().to_owned())
                 .or_else(|| last.map(|a| a.provider.clone())),
             credential: running.and_then(|r| r.credential.as_ref().map(|c| c.name.clone())),
             model: running.map(|r| r.model.to_string()).or_else(|| last.map(|a| a.model.clone())),

@@ -45,10 +45,23 @@ fn text(value: &str) -> Result<HeaderValue> {
     HeaderValue::from_str(value).or_err(ErrorType::InternalError, "a header of an answer")
 }
 
+/// One copy, where HeaderValue's own way from a number makes two.
+fn number(value: u64) -> HeaderValue {
+    let mut digits = itoa::Buffer::new();
+    HeaderValue::from_str(digits.format(value)).unwrap_or_else(|_| HeaderValue::from(value))
+}
+
+fn tries(ticket: &Ticket) -> HeaderValue {
+    match ticket.tries() {
+        1 => HeaderValue::from_static("1"),
+        many => HeaderValue::from(many),
+    }
+}
+
 fn json_headers(len: usize, room: usize) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(room);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
+    headers.insert(header::CONTENT_LENGTH, number(len as u64));
     headers
 }
 
@@ -88,7 +101,7 @@ pub fn json_header(
 /// What every proxied reply says of itself.
 fn proxied(headers: &mut HeaderMap, ticket: &Ticket) -> Result<()> {
     headers.insert(REQUEST_ID.clone(), text(&ticket.arrival.request_id)?);
-    headers.insert(ATTEMPTS.clone(), HeaderValue::from(ticket.tries()));
+    headers.insert(ATTEMPTS.clone(), tries(ticket));
     if let Some(running) = ticket.running.as_ref() {
         headers.insert(UPSTREAM.clone(), text(running.provider.id.as_str())?);
         headers.insert(MODEL.clone(), text(&running.model)?);
@@ -105,7 +118,7 @@ fn proxied(headers: &mut HeaderMap, ticket: &Ticket) -> Result<()> {
     }
     rates(headers, ticket);
     let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
-    headers.insert(OVERHEAD.clone(), HeaderValue::from(micros));
+    headers.insert(OVERHEAD.clone(), number(micros));
     Ok(())
 }
 
@@ -170,7 +183,7 @@ pub fn error(ticket: &Ticket, error: &ApiError) -> Result<(Box<ResponseHeader>, 
     }
     rates(&mut headers, ticket);
     if ticket.tries() > 0 {
-        headers.insert(ATTEMPTS.clone(), HeaderValue::from(ticket.tries()));
+        headers.insert(ATTEMPTS.clone(), tries(ticket));
     }
     if let Some(last) = ticket.record.attempts.last() {
         headers.insert(UPSTREAM.clone(), text(&last.provider)?);

@@ -52,7 +52,7 @@ pub fn show(attempt: &Attempt, stream: bool) -> Result<Shown, String> {
     // As a real one would bear them, if its caller names none.
     let id = format!("req-{}", uuid::Uuid::now_v7().simple());
     let trace = intake::traceparent(&format!("{:032x}", fastrand::u128(1..)));
-    let head = forward::head(attempt, &id, &trace, stream);
+    let head = forward::head(attempt, &id, trace, stream);
     let head = head.map_err(|error| error.to_string())?;
     let provider = &attempt.provider;
     let scheme = if provider.base.tls { "https" } else { "http" };

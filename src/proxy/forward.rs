@@ -12,6 +12,8 @@ use weir_filters::wire::segment;
 
 /// What AWS signatures of a model's requests are good for.
 const AWS_SERVICE: &str = "bedrock";
+const JSON: &str = "application/json";
+const IDENTITY: &str = "identity";
 
 /// What never travels upstream: credentials and whereabouts of the caller, what belongs to the
 /// caller's own connection, and what we set ourselves.
@@ -74,28 +76,33 @@ pub struct Head {
 ///
 /// # Errors
 /// A value that no header or path can hold.
-pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool) -> Result<Head> {
+pub fn head(
+    attempt: &Attempt,
+    request_id: &str,
+    traceparent: String,
+    stream: bool,
+) -> Result<Head> {
     let provider = &attempt.provider;
     let mut path = format!("{}{}", provider.base.path, attempt.outgoing.path);
     let mut headers = Vec::with_capacity(12 + provider.headers.len());
-    let accept = if stream { "text/event-stream" } else { "application/json" };
-    set(&mut headers, header::HOST, &provider.base.authority())?;
-    set(&mut headers, header::CONTENT_TYPE, "application/json")?;
-    set(&mut headers, header::CONTENT_LENGTH, &attempt.outgoing.body.len().to_string())?;
-    set(&mut headers, header::ACCEPT, accept)?;
-    set(&mut headers, header::ACCEPT_ENCODING, "identity")?;
-    set(&mut headers, HeaderName::from_static("x-request-id"), request_id)?;
+    let accept = if stream { "text/event-stream" } else { JSON };
+    set(&mut headers, header::HOST, provider.base.authority())?;
+    headers.push((header::CONTENT_TYPE, HeaderValue::from_static(JSON)));
+    headers.push((header::CONTENT_LENGTH, HeaderValue::from(attempt.outgoing.body.len())));
+    headers.push((header::ACCEPT, HeaderValue::from_static(accept)));
+    headers.push((header::ACCEPT_ENCODING, HeaderValue::from_static(IDENTITY)));
+    set(&mut headers, HeaderName::from_static("x-request-id"), request_id.to_owned())?;
     set(&mut headers, HeaderName::from_static("traceparent"), traceparent)?;
     for (name, value) in &attempt.outgoing.headers {
-        set(&mut headers, HeaderName::from_static(name), value)?;
+        set(&mut headers, HeaderName::from_static(name), value.to_string())?;
     }
     if let (Some(name), Some(key)) = (&provider.idempotency, &attempt.idempotency) {
-        set(&mut headers, name.clone(), key)?;
+        set(&mut headers, name.clone(), key.clone())?;
     }
     for (name, value) in &provider.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
             .or_err(ErrorType::InternalError, "a header name of the provider's")?;
-        set(&mut headers, name, value)?;
+        set(&mut headers, name, value.clone())?;
     }
     if let Some(token) = &attempt.token {
         pay(&provider.auth, token, &mut headers, &mut path)?;
@@ -104,7 +111,7 @@ pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         sign_with(keys, attempt, &path, time, &mut headers)?;
     }
-    let uri = path.parse().or_err(ErrorType::InternalError, "the provider's path")?;
+    let uri = path.try_into().or_err(ErrorType::InternalError, "the provider's path")?;
     Ok(Head { uri, headers })
 }
 
@@ -115,13 +122,13 @@ pub fn head(attempt: &Attempt, request_id: &str, traceparent: &str, stream: bool
 pub fn probe(provider: &Provider, path: &str, now: Instant) -> Result<Head> {
     let mut path = format!("{}{path}", provider.base.path);
     let mut headers = Vec::with_capacity(4 + provider.headers.len());
-    set(&mut headers, header::HOST, &provider.base.authority())?;
-    set(&mut headers, header::ACCEPT, "application/json")?;
-    set(&mut headers, header::ACCEPT_ENCODING, "identity")?;
+    set(&mut headers, header::HOST, provider.base.authority())?;
+    headers.push((header::ACCEPT, HeaderValue::from_static(JSON)));
+    headers.push((header::ACCEPT_ENCODING, HeaderValue::from_static(IDENTITY)));
     for (name, value) in &provider.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
             .or_err(ErrorType::InternalError, "a header name of the provider's")?;
-        set(&mut headers, name, value)?;
+        set(&mut headers, name, value.clone())?;
     }
     // One that signs, or waits for its token, goes without: a refusal is an answer too.
     let used = provider.credentials.iter().find(|c| c.weight > 0);
@@ -141,8 +148,8 @@ fn pay(
 ) -> Result<()> {
     let secret = token.expose();
     match auth {
-        Auth::Bearer => secretly(headers, header::AUTHORIZATION, &format!("Bearer {secret}")),
-        Auth::Header(name) => secretly(headers, HeaderName::from_static(name), secret),
+        Auth::Bearer => secretly(headers, header::AUTHORIZATION, format!("Bearer {secret}")),
+        Auth::Header(name) => secretly(headers, HeaderName::from_static(name), secret.to_owned()),
         Auth::Query(name) => {
             path.push(if path.contains('?') { '&' } else { '?' });
             path.push_str(name);
@@ -178,13 +185,17 @@ fn sign_with(
     };
     let scope = sign::Scope { region: &keys.region, service: AWS_SERVICE };
     for (name, value) in sign::sign(&request, &credentials, scope, time) {
-        secretly(headers, HeaderName::from_static(name), &value)?;
+        secretly(headers, HeaderName::from_static(name), value)?;
     }
     Ok(())
 }
 
-fn set(headers: &mut Vec<(HeaderName, HeaderValue)>, name: HeaderName, value: &str) -> Result<()> {
-    let value = HeaderValue::from_str(value)
+fn set(
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+    name: HeaderName,
+    value: String,
+) -> Result<()> {
+    let value = HeaderValue::try_from(value)
         .map_err(|_| Error::explain(ErrorType::InternalError, format!("the value of {name}")))?;
     headers.push((name, value));
     Ok(())
@@ -193,7 +204,7 @@ fn set(headers: &mut Vec<(HeaderName, HeaderValue)>, name: HeaderName, value: &s
 fn secretly(
     headers: &mut Vec<(HeaderName, HeaderValue)>,
     name: HeaderName,
-    value: &str,
+    value: String,
 ) -> Result<()> {
     set(headers, name, value)?;
     if let Some((_, value)) = headers.last_mut() {
@@ -204,7 +215,7 @@ fn secretly(
 
 impl Head {
     /// Turns the caller's head into the provider's.
-    pub fn apply(&self, request: &mut RequestHeader) {
+    pub fn apply(self, request: &mut RequestHeader) {
         let nominated = nominated(request);
         let mut headers = HeaderMap::with_capacity(self.headers.len() + request.headers.len());
         for (name, value) in &request.headers {
@@ -213,14 +224,14 @@ impl Head {
                 headers.append(name.clone(), value.clone());
             }
         }
-        for (name, value) in &self.headers {
-            headers.insert(name.clone(), value.clone());
+        for (name, value) in self.headers {
+            headers.insert(name, value);
         }
         // A head of its own: taking one header after the other out of the caller's costs more,
         // and its table of names as they were typed would have to be kept in step.
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
-        parts.uri = self.uri.clone();
+        parts.uri = self.uri;
         parts.version = request.version;
         parts.headers = headers;
         *request = RequestHeader::from(parts);

@@ -250,9 +250,9 @@ impl ProxyHttp for Proxy {
         request: &mut RequestHeader,
         c: &mut Box<Context>,
     ) -> Result<()> {
-        if let Some(head) = c.head.as_ref() {
-            head.apply(request);
-        }
+        // Each try has its own; without one the caller's would go out, its credentials among it.
+        let Some(head) = c.head.take() else { return rejected() };
+        head.apply(request);
         Ok(())
     }
 

@@ -117,7 +117,7 @@ impl Proxy {
         };
         if let Step::Try(attempt) = &step {
             let (id, trace) = (&ticket.arrival.request_id, &ticket.arrival.trace_id);
-            let head = forward::head(attempt, id, &intake::traceparent(trace), ticket.streams());
+            let head = forward::head(attempt, id, intake::traceparent(trace), ticket.streams());
             c.head = Some(head?);
             if ticket.tries() == 0 {
                 ticket.announce();

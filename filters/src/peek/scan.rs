@@ -11,6 +11,9 @@ use std::ops::Range;
 /// More top-level members are refused: chat bodies have some twenty, and each costs memory here.
 pub const MEMBERS_MAX: usize = 1024;
 
+/// Bytes of a long string that are looked at together.
+const PIECE: usize = 4 << 10;
+
 /// Open brackets below the top are kept as bits of a `u64`, the top one is implied.
 const _: () = assert!(DEPTH_MAX <= 65);
 
@@ -326,8 +329,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Steps over string bytes that mean themselves: short stretches by words, long ones by blocks
-    /// that the compiler turns into vector code.
+    /// Steps over string bytes that mean themselves: short stretches by words, long ones by what a
+    /// vector search finds.
     fn plain(&mut self) {
         while let Some(word) = self.block::<8>() {
             let hit = special(u64::from_le_bytes(*word));
@@ -336,12 +339,32 @@ impl Scan<'_> {
                 return;
             }
             self.at += 8;
-            while self.block::<32>().is_some_and(is_plain) {
+            if self.block::<32>().is_some_and(is_plain) {
                 self.at += 32;
+                self.long();
             }
         }
         while self.byte().is_some_and(|b| b >= 0x20 && b != b'"' && b != b'\\') {
             self.at += 1;
+        }
+    }
+
+    /// To the next quote, backslash or control character, or to the end; looked for in pieces, so
+    /// that both looks at a piece find it in the cache.
+    fn long(&mut self) {
+        while let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
+            let piece = &rest[..rest.len().min(PIECE)];
+            let end = memchr::memchr2(b'"', b'\\', piece);
+            let text = &piece[..end.unwrap_or(piece.len())];
+            // No early end: whole vectors of bytes are compared at once.
+            if text.iter().fold(false, |hit, b| hit | (*b < 0x20)) {
+                self.at += text.iter().position(|b| *b < 0x20).unwrap_or(0);
+                return;
+            }
+            self.at += text.len();
+            if end.is_some() {
+                return;
+            }
         }
     }
 }
@@ -500,9 +523,10 @@ mod tests {
 
         #[test]
         fn every_byte_that_ends_a_plain_stretch_is_found(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..100)
+            plain in 0..9_000usize,
+            bytes in proptest::collection::vec(any::<u8>(), 0..100),
         ) {
-            bytes.push(b'"');
+            let bytes = [&vec![b'a'; plain], bytes.as_slice(), b"\""].concat();
             let mut scan = Scan { bytes: &bytes, at: 0, top: 0, names: Names::new() };
             scan.plain();
             let first = bytes.iter().position(|&b| b < 0x20 || b == b'"' || b == b'\\').unwrap();

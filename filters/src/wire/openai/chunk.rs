@@ -41,6 +41,8 @@ pub(super) struct Choice<'a> {
 pub(super) struct Completion<'a> {
     pub(super) id: &'a str,
     pub(super) object: &'a str,
+    /// It must stand there as a number; that is all.
+    #[allow(dead_code)] // read for its type
     pub(super) created: u64,
     pub(super) model: &'a str,
     #[serde(borrow)]

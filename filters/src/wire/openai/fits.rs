@@ -82,7 +82,7 @@ impl State {
 
     /// Takes note of a completion that [`Self::fits_whole`].
     pub(super) fn pass_whole(&mut self, completion: &Completion<'_>) {
-        self.adopt(completion.id, completion.created, completion.model);
+        self.tap.model = Some(completion.model.to_owned());
         for choice in completion.choices.iter() {
             self.pass_said(choice.index, &choice.message.0);
             let called = self.choice(choice.index).is_some_and(called);
