@@ -120,6 +120,28 @@ async fn a_client_that_reads_slowly_gets_all_of_a_large_answer() {
 }
 
 #[tokio::test]
+async fn while_a_client_does_not_read_the_provider_s_silence_is_not_its_own() {
+    let word = "a".repeat(EVENT);
+    let answer = Answer { words: vec![word; EVENTS], ..Answer::default() };
+    let provider = answering(answer).await;
+    let a = toml::custom("a", "openai", &provider.url(), "timeouts = { idle = \"300ms\" }");
+    let weir = Weir::start(&[a, toml::model("m", &["a/up-model"]), toml::key()].concat()).await;
+    let mut client = Client::connect(weir.port).await;
+    client.begin(&streamed()).await;
+    let (mut got, mut next) = (0, 0);
+    while let crate::harness::client::Piece::Data(bytes) = client.piece().await {
+        got += bytes.len();
+        if got >= next {
+            // Longer than the provider may be silent; the first times for no write that waits.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            next = got + (2 << 20);
+        }
+    }
+    assert!(got > EVENT * EVENTS, "{got}");
+    ended(&weir, 1, &["success"]).await;
+}
+
+#[tokio::test]
 async fn a_hundred_streams_share_one_connection_and_none_has_anothers_words() {
     let script: Script = std::sync::Arc::new(|request| {
         let marker = request.json()["messages"][0]["content"].as_str().unwrap().to_owned();

@@ -5,6 +5,7 @@
 #[path = "../replay/mod.rs"]
 mod replay;
 
+mod again;
 mod errors;
 mod random;
 mod recorded;

@@ -81,6 +81,15 @@ impl Clock {
         self.at.store(NEVER, Ordering::Release);
     }
 
+    /// Gives the try's deadline `more` time; without one there is none afterwards either.
+    pub fn postpone(&self, more: Duration) {
+        let more = u64::try_from(more.as_millis()).unwrap_or(NEVER);
+        let at = self.at.load(Ordering::Acquire);
+        if at != NEVER {
+            self.at.store(at.saturating_add(more).min(NEVER - 1), Ordering::Release);
+        }
+    }
+
     /// Sets the request's deadline.
     pub fn arm_total(&self, from: Instant, after: Option<Duration>) {
         self.total.store(self.point(from, after), Ordering::Release);
@@ -138,5 +147,19 @@ mod tests {
         assert_eq!(clock.total_left(base + second * 3), Some(Duration::ZERO));
         clock.stop();
         assert_eq!(clock.next(), None);
+    }
+
+    #[test]
+    fn only_the_try_s_deadline_is_postponed_and_none_is_made() {
+        let (base, second) = (Instant::now(), Duration::from_secs(1));
+        let clock = Clock::new(base);
+        clock.postpone(second);
+        assert_eq!(clock.next(), None);
+        clock.arm_total(base, Some(second * 4));
+        clock.arm(Timer::Idle, base, Some(second));
+        clock.postpone(second * 2);
+        assert_eq!(clock.next(), Some((base + second * 3, Timer::Idle)));
+        clock.postpone(second * 2);
+        assert_eq!(clock.next(), Some((base + second * 4, Timer::Total)));
     }
 }

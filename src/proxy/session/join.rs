@@ -2,11 +2,11 @@
 //! many more may have been read already: a full hand waits for the next one, as long as that is
 //! there now. Nothing ever waits for bytes that are still to come.
 
-use super::Downstream;
+use super::{Downstream, STALLED, futures_now};
 use bytes::Bytes;
-use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::{HttpTask, ServerSession};
+use pingora::{Error, Result};
 use std::task::Poll;
 
 /// Pieces of a full hand (pingora-proxy 0.9.1, lib.rs, TASK_BUFFER_SIZE): when so many come
@@ -145,6 +145,15 @@ pub(super) async fn go_on(session: &mut ServerSession) -> Result<()> {
     }
 }
 
+/// The same where there is no time left: whoever does not take it at once does not read.
+pub(super) fn go_on_now(session: &mut ServerSession) -> Result<()> {
+    let write = std::pin::pin!(tokio::task::unconstrained(go_on(session)));
+    match futures_now(write) {
+        Poll::Ready(done) => done,
+        Poll::Pending => Error::e_explain(STALLED, "the client does not read"),
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)] // tests
 mod tests {
@@ -163,6 +172,43 @@ mod tests {
             _ => "?".to_owned(),
         };
         tasks.iter().map(one).collect()
+    }
+
+    /// A session whose request has been read, and its client.
+    async fn session() -> (ServerSession, tokio::net::TcpStream) {
+        use tokio::io::AsyncWriteExt as _;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut client = tokio::net::TcpStream::connect(at).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let stream =
+            pingora::protocols::l4::stream::Stream::from(listener.accept().await.unwrap().0);
+        let mut session = ServerSession::new_http1(Box::new(stream));
+        assert!(session.read_request().await.unwrap());
+        (session, client)
+    }
+
+    #[tokio::test]
+    async fn without_time_a_client_gets_what_it_takes_at_once_or_is_left() {
+        use tokio::io::AsyncReadExt as _;
+        let (mut session, mut client) = session().await;
+        assert!(go_on_now(&mut session).is_ok(), "nothing waits");
+        let hand = |session: &mut ServerSession, task| match session {
+            ServerSession::H1(h1) => h1.send_proxy_task(task),
+            _ => panic!("not HTTP/1"),
+        };
+        let mut header = ResponseHeader::build(200, None).unwrap();
+        header.insert_header("transfer-encoding", "chunked").unwrap();
+        hand(&mut session, HttpTask::Header(Box::new(header), false));
+        hand(&mut session, body("said before", false));
+        assert!(go_on_now(&mut session).is_ok());
+        let mut got = vec![];
+        while !got.ends_with(b"said before\r\n") {
+            client.read_buf(&mut got).await.unwrap();
+        }
+        // More than the buffers of two sockets hold.
+        hand(&mut session, HttpTask::Body(Some(vec![0; 64 << 20].into()), false));
+        assert_eq!(*go_on_now(&mut session).unwrap_err().etype(), STALLED);
     }
 
     #[test]

@@ -157,12 +157,16 @@ impl Downstream {
                 }
             };
             if !fired {
+                join::go_on_now(&mut self.inner)?;
                 return Error::e_explain(CUT, "the drain time is over");
             }
             let now = Instant::now();
             if let Some((at, timer)) = self.control.clock.next()
                 && now >= at
             {
+                if timer == Timer::Total {
+                    join::go_on_now(&mut self.inner)?;
+                }
                 self.control.exchange().expired(timer);
                 return Error::e_explain(TIMER, timer.as_str());
             }
@@ -231,6 +235,7 @@ impl Downstream {
         if let std::task::Poll::Ready(done) = futures_now(write.as_mut()) {
             return done;
         }
+        let since = Instant::now();
         let late = async {
             match total {
                 Some(left) => tokio::time::sleep(left).await,
@@ -238,7 +243,11 @@ impl Downstream {
             }
         };
         tokio::select! {
-            done = write => done,
+            done = write => {
+                // The provider could not be heard meanwhile: its silence was ours.
+                self.control.clock.postpone(since.elapsed());
+                done
+            }
             () = late => Error::e_explain(STALLED, "the client does not read"),
             () = self.bell.as_mut() => Error::e_explain(STALLED, "the client does not read"),
         }
