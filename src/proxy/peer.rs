@@ -40,9 +40,10 @@ pub fn peer(provider: &Provider, way: Option<Way>, left: Left, age: u64) -> Http
     // after a write that failed (pingora-proxy 0.9.1, proxy_h2.rs `bidirection_down_to_up`). Its
     // own read runs beside that, so that there `read_timeout` is the end of a body nobody takes.
     peer.options.write_timeout = sooner(times.write, left.total);
-    peer.options.read_timeout = sooner(left.silence, left.total).map(|d| d + NET);
     peer.options.idle_timeout = provider.pool.idle_timeout;
     if provider.http2 {
+        // Not over HTTP/1: it costs a timer a chunk.
+        peer.options.read_timeout = sooner(left.silence, left.total).map(|d| d + NET);
         // Without TLS nobody can choose: HTTP/2 it is.
         peer.options.alpn = if provider.base.tls { ALPN::H2H1 } else { ALPN::H2 };
         peer.options.max_h2_streams = H2_STREAMS_MAX;
