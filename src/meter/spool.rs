@@ -329,7 +329,7 @@ fn create(dir: &Path, name: Name) -> io::Result<Box<dyn Disk>> {
     let file = File::options().append(true).create_new(true).mode(0o600).open(&new)?;
     // On a full disk a segment without a head will do: it is read as well.
     if Disk::write(&file, HEAD).ok() != Some(HEAD.len()) {
-        let _ = file.set_len(0);
+        let _ = file.set_len(0); // what stays of it is a torn line, which costs itself alone
     }
     if let Err(e) = file.lock().and_then(|()| fs::rename(&new, &path)) {
         let _ = fs::remove_file(&new); // the first error is the one to tell

@@ -18,10 +18,16 @@ const JSON: &str = "application/json";
 const PROXIED: usize = 14;
 /// `x-weir-dropped` is no longer: clients give a whole header block 8 KiB and more.
 const DROPPED_BYTES_MAX: usize = 2 << 10;
-const REQUESTS: [&str; 3] =
-    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
-const TOKENS: [&str; 3] =
-    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
+static REQUESTS: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-requests"),
+    HeaderName::from_static("x-ratelimit-remaining-requests"),
+    HeaderName::from_static("x-ratelimit-reset-requests"),
+];
+static TOKENS: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-tokens"),
+    HeaderName::from_static("x-ratelimit-remaining-tokens"),
+    HeaderName::from_static("x-ratelimit-reset-tokens"),
+];
 
 static ATTEMPTS: HeaderName = HeaderName::from_static("x-weir-attempts");
 static BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -141,12 +147,12 @@ fn listed(names: &[String]) -> String {
 /// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none.
 fn rates(headers: &mut HeaderMap, ticket: &Ticket) {
     let tightest = ticket.tightest();
-    let mut put = |what: &'static [&'static str; 3], standing: Option<Standing>| {
+    let mut put = |what: &'static [HeaderName; 3], standing: Option<Standing>| {
         let Some(standing) = standing else { return };
-        headers.insert(what[0], HeaderValue::from(standing.limit));
-        headers.insert(what[1], HeaderValue::from(standing.remaining));
+        headers.insert(what[0].clone(), number(standing.limit));
+        headers.insert(what[1].clone(), number(standing.remaining));
         if let Ok(reset) = duration(standing.reset.unwrap_or_default()).parse() {
-            headers.insert(what[2], reset);
+            headers.insert(what[2].clone(), reset);
         }
     };
     put(&REQUESTS, tightest.requests);

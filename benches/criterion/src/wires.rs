@@ -1,5 +1,10 @@
 //! The same answer as each provider streams it, a word an event.
 
+#[path = "../../../filters/tests/bedrock/frame.rs"]
+mod frame;
+
+use frame::frame;
+
 /// A stream of `words` words by the name that config gives a wire; none for a wire without one.
 #[must_use]
 pub fn stream(wire: &str, words: usize) -> Option<Vec<u8>> {
@@ -89,45 +94,18 @@ fn bedrock(words: usize) -> Vec<u8> {
     let word = "{\"contentBlockIndex\":0,\"delta\":{\"text\":\" quick\"},\"p\":\"abcdefghijkl\"}";
     let usage = "{\"metrics\":{\"latencyMs\":900},\"usage\":{\"inputTokens\":12,\
                  \"outputTokens\":40,\"totalTokens\":52}}";
-    let mut out = frame("messageStart", "{\"role\":\"assistant\"}");
+    let mut out = event("messageStart", "{\"role\":\"assistant\"}");
     for _ in 0..words {
-        out.extend(frame("contentBlockDelta", word));
+        out.extend(event("contentBlockDelta", word));
     }
-    out.extend(frame("messageStop", "{\"stopReason\":\"end_turn\"}"));
-    out.extend(frame("metadata", usage));
+    out.extend(event("messageStop", "{\"stopReason\":\"end_turn\"}"));
+    out.extend(event("metadata", usage));
     out
 }
 
-/// A frame of AWS's event stream.
-fn frame(kind: &str, payload: &str) -> Vec<u8> {
-    let mut head = Vec::new();
-    let fields =
+/// An event as AWS frames it.
+fn event(kind: &str, payload: &str) -> Vec<u8> {
+    let head =
         [(":event-type", kind), (":content-type", "application/json"), (":message-type", "event")];
-    for (name, value) in fields {
-        head.push(u8::try_from(name.len()).unwrap_or_default());
-        head.extend(name.as_bytes());
-        head.push(7);
-        head.extend(u16::try_from(value.len()).unwrap_or_default().to_be_bytes());
-        head.extend(value.as_bytes());
-    }
-    let size = |bytes: usize| u32::try_from(bytes).unwrap_or_default().to_be_bytes();
-    let mut out = size(head.len() + payload.len() + 16).to_vec();
-    out.extend(size(head.len()));
-    out.extend(crc(&out).to_be_bytes());
-    out.extend(head);
-    out.extend(payload.as_bytes());
-    out.extend(crc(&out).to_be_bytes());
-    out
-}
-
-/// CRC-32, bit by bit.
-fn crc(bytes: &[u8]) -> u32 {
-    let mut crc = !0_u32;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
+    frame(&head, payload.as_bytes())
 }
