@@ -60,6 +60,11 @@ impl Owned {
         &self.rules
     }
 
+    /// Whether their places were handed out.
+    pub fn is_linked(&self) -> bool {
+        self.link.get().is_some()
+    }
+
     /// Where they are counted; `find` looks for it, once.
     pub fn link(&self, table: u64, find: impl Fn() -> Link) -> Link {
         let link = self.link.get_or_init(&find);

@@ -4,7 +4,8 @@
 use super::Refusal;
 use super::counter::{Frame, Hold, Now, Standing, State, Why, reaches};
 use super::owned::{Group, Link, Owned, Part, SCOPES};
-use super::rule::{Downgrade, Measure, Owner, Rule, Scope};
+use super::rule::{Downgrade, Kind, Measure, Owner, Rule, Scope};
+use super::rules::Rules;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -94,6 +95,17 @@ struct Slots {
     states: Vec<State>,
 }
 
+impl Slots {
+    /// The counters of these rules. Who has the others' places goes on with what was here: only
+    /// requests do that are under way while the rules change.
+    fn only(&self, rules: &[Arc<Rule>]) -> Self {
+        let kept = self.ids.iter().zip(&self.states);
+        let kept = kept.filter(|(id, _)| rules.iter().any(|rule| rule.id == **id));
+        let (ids, states) = kept.map(|(id, state)| (id.clone(), state.clone())).unzip();
+        Self { ids, states }
+    }
+}
+
 /// The accounts of a group, found once for a request.
 #[derive(Debug, Default)]
 pub(super) struct Seats([Option<Link>; SCOPES]);
@@ -161,16 +173,9 @@ impl Locked<'_> {
     /// Takes what is asked of every rule, or nothing of any. A refusal names the rule that heals
     /// last.
     pub fn reserve(&mut self, ask: &Ask, f: &Frame) -> Result<Vec<Hold>, Refusal> {
-        let mut worst: Option<Refusal> = None;
-        self.each(f, |_, rule, state| {
-            if let Err(why) = state.fits(rule, ask.of(rule, f.capacity(rule)), f)
-                && worst.as_ref().is_none_or(|other| gravity(why) > gravity(other.why))
-            {
-                worst = Some(Refusal { rule: rule.clone(), why });
-            }
-        });
-        if let Some(refusal) = worst {
-            return Err(self.punish(refusal, f));
+        if let Some((refusal, rests)) = self.refusal(ask, f) {
+            // A key that rests runs into nothing.
+            return Err(if rests { refusal } else { self.punish(refusal, f) });
         }
         let mut holds = Vec::with_capacity(self.group.len());
         self.raw(|_, rule, state| {
@@ -179,15 +184,39 @@ impl Locked<'_> {
         Ok(holds)
     }
 
-    /// The key rests where the rule it ran into says so.
-    pub fn punish(&mut self, mut refusal: Refusal, f: &Frame) -> Refusal {
-        if let Some(penalty) = refusal.rule.penalty {
-            self.raw(|_, _, state| {
-                if let State::Rest { until } = state {
-                    *until = f.now.at.checked_add(penalty);
-                    refusal.why = Why::Rests(penalty);
+    /// Why what is asked does not fit, by the rule that heals last, and whether the key rests.
+    pub fn refusal(&mut self, ask: &Ask, f: &Frame) -> Option<(Refusal, bool)> {
+        let (mut worst, mut rests) = (None::<Refusal>, false);
+        self.each(f, |_, rule, state| {
+            if let Err(why) = state.fits(rule, ask.of(rule, f.capacity(rule)), f) {
+                rests |= rule.kind == Kind::Rest;
+                if worst.as_ref().is_none_or(|other| gravity(why) > gravity(other.why)) {
+                    worst = Some(Refusal { rule: rule.clone(), why });
                 }
-            });
+            }
+        });
+        worst.map(|refusal| (refusal, rests))
+    }
+
+    /// The key rests where the rule it ran into says so. What never fits runs into nothing.
+    pub fn punish(&mut self, mut refusal: Refusal, f: &Frame) -> Refusal {
+        let penalty = refusal.rule.penalty.filter(|_| refusal.why != Why::Never);
+        let Some(penalty) = penalty else { return refusal };
+        self.raw(|_, _, state| {
+            if let State::Rest { until } = state {
+                *until = f.now.at.checked_add(penalty);
+            }
+        });
+        // The rule itself may take longer to heal than the key rests.
+        let rests_longer = match refusal.why {
+            Why::Wait(wait) => penalty >= wait,
+            Why::Spent { resets: Some(at), .. } => {
+                f.now.wall.checked_add(penalty).is_ok_and(|end| end.as_second() >= at)
+            }
+            Why::Spent { resets: None, .. } | Why::Rests(_) | Why::Never => false,
+        };
+        if rests_longer {
+            refusal.why = Why::Rests(penalty);
         }
         refusal
     }
@@ -214,19 +243,32 @@ impl Table {
         2 * rules + SPARE
     }
 
-    /// Drops the counters of all other owners, but for those that hold something.
-    pub fn keep(&self, known: impl Fn(Scope, &str) -> bool) {
+    /// Drops the counters of owners that these rules do not have, and of rules that an owner no
+    /// longer has, but for those of who holds something.
+    pub fn keep(&self, rules: &Rules) {
         const ALL: [Scope; SCOPES] =
             [Scope::Gateway, Scope::Department, Scope::Team, Scope::User, Scope::Key];
         for (scope, accounts) in ALL.into_iter().zip(&self.accounts) {
             let mut accounts = accounts.write();
             accounts.retain(|name, account| {
                 let slots = account.0.lock();
-                let stays = known(scope, name) || slots.states.iter().any(State::holds);
-                if !stays {
-                    self.counters.fetch_sub(slots.states.len(), Ordering::Relaxed);
+                let before = slots.states.len();
+                if slots.states.iter().any(State::holds) {
+                    return true;
                 }
-                stays
+                let Some(owned) = rules.owned(scope, name) else {
+                    self.counters.fetch_sub(before, Ordering::Relaxed);
+                    return false;
+                };
+                let counted = owned.counted();
+                // Places that were handed out stay as they are.
+                if before > counted.len() && !owned.is_linked() {
+                    let only = slots.only(counted);
+                    self.counters.fetch_sub(before - only.states.len(), Ordering::Relaxed);
+                    drop(slots);
+                    *account = Arc::new(Account(Mutex::new(only)));
+                }
+                true
             });
             accounts.shrink_to_fit();
         }
@@ -340,13 +382,12 @@ impl Frame {
 /// Refusals in the order in which they heal.
 fn gravity(why: Why) -> (u8, Duration) {
     match why {
-        Why::Wait(wait) => (1, wait),
-        Why::Rests(wait) => (2, wait),
+        Why::Wait(wait) | Why::Rests(wait) => (1, wait),
         Why::Spent { resets, .. } => {
             let at = resets.and_then(|at| u64::try_from(at).ok());
-            (3, at.map_or(Duration::MAX, Duration::from_secs))
+            (2, at.map_or(Duration::MAX, Duration::from_secs))
         }
-        Why::Never => (4, Duration::MAX),
+        Why::Never => (3, Duration::MAX),
     }
 }
 
@@ -354,8 +395,7 @@ fn gravity(why: Why) -> (u8, Duration) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::limit::rule::Kind;
-    use crate::limit::{Limits, Rules, Spec};
+    use crate::limit::{Limits, Spec};
     use jiff::tz::TimeZone;
 
     fn rule(name: &str, kind: Kind) -> Arc<Rule> {
@@ -388,5 +428,47 @@ mod tests {
         limits.adopt(&rules);
         let (entries, most) = limits.size(&rules);
         assert_eq!((entries, most), (2, SPARE + 2));
+    }
+    #[test]
+    fn counters_of_rules_that_changed_make_way_and_the_others_keep_what_was_used() {
+        let at = Instant::now();
+        let now = Now { at, wall: jiff::Timestamp::UNIX_EPOCH };
+        let limits = Limits::new(at);
+        let zone = TimeZone::UTC;
+        let owners: Vec<_> = (0..200).map(|i| Owner::new(Scope::Key, &format!("k{i}"))).collect();
+        // A budget that stays, and one whose models are others in each config.
+        let rules = |n: u32| {
+            let budget = |models: Vec<String>| super::super::Budget {
+                measure: Measure::Tokens,
+                amount: 100,
+                per: crate::limit::Per::Ever,
+                alert: None,
+                downgrade: None,
+                common: crate::limit::Common { models, ..Default::default() },
+            };
+            let mut rules = Rules::new(zone.clone(), crate::limit::DefaultOutput::default());
+            for owner in &owners {
+                let budgets = vec![budget(Vec::new()), budget(vec![format!("m{n}")])];
+                let spec = Spec { budgets: Some(budgets), ..Spec::default() };
+                rules.add(owner, spec).unwrap();
+            }
+            rules
+        };
+        let tokens = Amount { sure: 1, guess: 0 };
+        for n in 0..60 {
+            let rules = rules(n);
+            limits.adopt(&rules);
+            for owner in &owners {
+                let group = rules.gather([(Scope::Key, &*owner.name)], &format!("m{n}"), "chat");
+                let ask = Ask { tokens, ..Ask::default() };
+                let mut held = limits.reserve_here(group, &ask, now).unwrap();
+                let _ = held.settle(&Used { requests: 1, tokens: 1, money: 0 }, now);
+            }
+            let (entries, most) = limits.size(&rules);
+            assert!(entries <= most + 3 * owners.len(), "{entries} of {most} after {n}");
+            let first = rules.of(Scope::Key, "k0").next().unwrap();
+            let standing = limits.standing(first, now).unwrap();
+            assert_eq!((standing.used, standing.held), (u64::from(n) + 1, 0));
+        }
     }
 }
