@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a key, model or owner has, in words, by `keys.NAME`, `models."NAME"`, `teams.NAME`.
 type Facts = BTreeMap<String, BTreeSet<String>>;
 
-/// What keys, models and owners of limits gain (`+`) or lose (`-`), one a line; empty when nothing changes.
+/// What keys, models and owners of limits gain (`+`) or lose (`-`), one a line; empty when nothing
+/// changes.
 #[must_use]
 pub fn diff(old: &Snapshot, new: &Snapshot) -> String {
     let (old, new) = (facts(old), facts(new));

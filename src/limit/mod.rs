@@ -13,6 +13,7 @@ mod remote;
 mod reservation;
 mod rule;
 mod rules;
+mod seats;
 mod spec;
 mod table;
 
@@ -29,9 +30,10 @@ pub use table::{Amount, Ask, Used};
 
 use counter::Frame;
 use remote::{Away, Remote, Shared};
+use seats::{Locked, Seats};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use table::{Locked, Seats, Table};
+use table::Table;
 
 /// A request is refused, and nothing was taken.
 #[derive(Debug, Clone)]
@@ -71,12 +73,12 @@ impl Limits {
     /// From now on Redis counts, for as long as it answers. What is returned keeps the connection
     /// and must run for as long as the process, on a runtime of its own. The second call is none.
     pub fn share(
-        &self,
+        self: &Arc<Self>,
         client: redis::Client,
         settings: Settings,
         hooks: Hooks,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (remote, calls) = Remote::new(settings, hooks);
+        let (remote, calls) = Remote::new(settings, hooks, Arc::downgrade(self));
         let first = self.remote.set(remote.clone()).is_ok();
         async move {
             if first {
@@ -177,6 +179,11 @@ impl Limits {
         if self.table.len() > Table::most(rules.count()) {
             self.table.keep(rules);
         }
+    }
+
+    /// What all nodes have used of a budget, as Redis said.
+    fn heard(&self, rule: &Rule, used: u64) {
+        self.table.heard(rule, used, &self.frame(Now::read()));
     }
 
     /// How a rule stands.

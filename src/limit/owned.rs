@@ -1,8 +1,8 @@
 //! One owner's rules, compiled, and the rules of several owners that one request is held against.
 
 use super::rule::{Kind, Owner, Rule};
+use super::seats::Account;
 use super::spec::{Spec, Twice};
-use super::table::Account;
 use jiff::tz::TimeZone;
 use std::sync::{Arc, OnceLock};
 
