@@ -151,7 +151,7 @@ impl Ticket {
 
     /// The part of Redis' keys that decides where they lie: a team's rules and its keys' are
     /// together.
-    fn tag(&self) -> String {
+    pub(super) fn tag(&self) -> String {
         let Some(key) = self.key.as_deref() else { return String::new() };
         match &key.team {
             Some(team) => format!("team:{team}"),
@@ -181,9 +181,7 @@ impl Ticket {
 
     /// Books what was used in place of what was held; what nobody was asked for comes back whole.
     pub fn settle(&mut self, measured: &Measured) {
-        let tried = |error: Option<&str>| error != Some("connect");
-        let asked = self.running.as_ref().is_some_and(|r| r.sent)
-            || self.record.attempts.iter().any(|a| tried(a.error.as_deref()));
+        let asked = self.asked();
         let Some(reservation) = self.taken.reservation.as_mut() else { return };
         let used = Used {
             requests: u64::from(asked),
@@ -193,6 +191,13 @@ impl Ticket {
         for alert in reservation.settle(&used, Now::read()) {
             self.gateway.alert(&alert);
         }
+    }
+
+    /// Whether any provider was asked.
+    fn asked(&self) -> bool {
+        let tried = |error: Option<&str>| error != Some("connect");
+        self.running.as_ref().is_some_and(|r| r.sent)
+            || self.record.attempts.iter().any(|a| tried(a.error.as_deref()))
     }
 
     /// What a model usually says is learned of its whole answers.
@@ -219,6 +224,15 @@ impl Ticket {
                     _ => here,
                 }
             }
+        }
+    }
+
+    /// The same for an answer that says what failed: nothing is held any more.
+    #[must_use]
+    pub fn tightest_of_failure(&self) -> Tightest {
+        match &self.taken.reservation {
+            Some(held) => held.tightest_of_failure(self.asked(), Now::read()),
+            None => self.tightest(),
         }
     }
 

@@ -15,9 +15,10 @@ mod rule;
 mod rules;
 mod seats;
 mod spec;
+mod standing;
 mod table;
 
-pub use counter::{Now, Standing, Why};
+pub use counter::{Now, Why};
 pub use learned::Outputs;
 pub use owned::Group;
 pub use period::{Per, Period};
@@ -26,9 +27,10 @@ pub use reservation::{Alert, Reservation, Tightest};
 pub use rule::{Downgrade, Exhausted, Kind, Measure, Owner, Rule, Scope};
 pub use rules::{DefaultOutput, Rules};
 pub use spec::{Budget, Common, Limit, Spec, Twice, Window};
+pub use standing::Standing;
 pub use table::{Amount, Ask, Used};
 
-use counter::Frame;
+use counter::{Frame, Seen};
 use remote::{Away, Remote, Shared};
 use seats::{Locked, Seats};
 use std::sync::{Arc, OnceLock};
@@ -182,14 +184,33 @@ impl Limits {
     }
 
     /// What all nodes have used of a budget, as Redis said.
-    fn heard(&self, rule: &Rule, used: u64) {
-        self.table.heard(rule, used, &self.frame(Now::read()));
+    fn heard(&self, rule: &Rule, seen: Seen) {
+        self.table.heard(rule, seen, &self.frame(Now::read()));
     }
 
     /// How a rule stands.
     #[must_use]
     pub fn standing(&self, rule: &Rule, now: Now) -> Option<Standing> {
         self.table.standing(rule, &self.frame(now))
+    }
+
+    /// How rules stand for all nodes, or here where Redis does not say.
+    pub async fn standings(
+        &self,
+        rules: Vec<Arc<Rule>>,
+        caller: &Caller,
+        now: Now,
+    ) -> Vec<(Arc<Rule>, Standing)> {
+        let frame = self.frame(now);
+        if let Some(remote) = self.remote.get() {
+            let base = |rule: &Arc<Rule>| self.table.seen(rule, &frame);
+            let asked: Vec<_> = rules.iter().map(|rule| (rule.clone(), base(rule))).collect();
+            if let Some(all) = remote.standings(&asked, caller).await {
+                return rules.into_iter().zip(all).collect();
+            }
+        }
+        let here = |rule: Arc<Rule>| Some((rule.clone(), self.table.standing(&rule, &frame)?));
+        rules.into_iter().filter_map(here).collect()
     }
 
     /// How the tightest of some rules stand.

@@ -1,9 +1,10 @@
 //! What one request holds of its rules: settled once by what it used, given back when dropped.
 
-use super::counter::{Hold, Now, Standing, Why};
+use super::counter::{Hold, Now, Why};
 use super::remote::{Held, Shared};
 use super::rule::{Exhausted, Measure, Rule};
 use super::seats::Seats;
+use super::standing::Standing;
 use super::table::{Ask, Used};
 use super::{Group, Limits, Refusal};
 use std::sync::Arc;
@@ -191,12 +192,31 @@ impl Reservation {
     /// How the tightest rules stand now.
     #[must_use]
     pub fn tightest(&self, now: Now) -> Tightest {
+        self.tightest_by(now, |_, _, standing| standing)
+    }
+
+    /// How they will stand when the request has failed: what it holds comes back, its place among
+    /// requests only where nobody was `asked`.
+    #[must_use]
+    pub fn tightest_of_failure(&self, asked: bool, now: Now) -> Tightest {
+        self.tightest_by(now, |rule, hold, standing| {
+            let stays = asked && rule.measure() == Some(Measure::Requests);
+            if stays || !self.open { standing } else { standing.freed(hold.amount) }
+        })
+    }
+
+    fn tightest_by(&self, now: Now, seen: impl Fn(&Rule, Hold, Standing) -> Standing) -> Tightest {
         let mut tightest = Tightest::default();
+        let hold = |i: usize| self.holds.get(i).copied().unwrap_or_default();
         if self.seen.is_empty() {
-            return self.limits.tightest_of(&self.rules, &self.seats, &self.limits.frame(now));
+            let frame = self.limits.frame(now);
+            self.seats.lock(&self.rules).each(&frame, |i, rule, state| {
+                tightest.add(rule, || seen(rule, hold(i), state.standing(rule, &frame)));
+            });
+            return tightest;
         }
-        for (rule, standing) in self.rules.iter().zip(&self.seen) {
-            tightest.add(rule, || *standing);
+        for (i, (rule, standing)) in self.rules.iter().zip(&self.seen).enumerate() {
+            tightest.add(rule, || seen(rule, hold(i), *standing));
         }
         tightest
     }

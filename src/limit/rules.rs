@@ -65,6 +65,11 @@ impl Rules {
         Ok(())
     }
 
+    /// Forgets an owner's table.
+    pub fn remove(&mut self, owner: &Owner) {
+        Arc::make_mut(&mut self.owners[owner.scope as usize]).remove(&owner.name);
+    }
+
     fn compile(&self, owner: &Owner, spec: Spec) -> Result<Owned, Twice> {
         let spec = match owner.scope {
             Scope::Key => spec.or(&self.key_defaults),

@@ -2,7 +2,7 @@
 //! every rule is taken in one step, or nothing of any.
 
 use super::Refusal;
-use super::counter::{Frame, Hold, State, Why};
+use super::counter::{Frame, Hold, Seen, State, Why};
 use super::owned::{Group, Link, SCOPES};
 use super::rule::{Kind, Rule};
 use super::table::Ask;
@@ -98,7 +98,7 @@ impl Locked<'_> {
     }
 
     /// What Redis last said is used of each rule, should it have forgotten.
-    pub fn bases(&mut self) -> Vec<u64> {
+    pub fn bases(&mut self) -> Vec<Seen> {
         let mut bases = Vec::with_capacity(self.group.len());
         self.raw(|_, _, state| bases.push(state.seen()));
         bases

@@ -1,10 +1,11 @@
 //! Every counter of the process, by owner and rule.
 
-use super::counter::{Frame, Now, Standing, State, reaches};
+use super::counter::{Frame, Now, Seen, State, reaches};
 use super::owned::{Group, Link, Owned, Part, SCOPES};
 use super::rule::{Downgrade, Measure, Owner, Rule, Scope};
 use super::rules::Rules;
 use super::seats::{Account, Seats, Slots};
+use super::standing::Standing;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -186,6 +187,11 @@ impl Table {
         self.with(rule, f, |state| state.standing(rule, f))
     }
 
+    /// What Redis has said is used of a budget.
+    pub fn seen(&self, rule: &Rule, f: &Frame) -> Seen {
+        self.with(rule, f, |state| state.seen()).unwrap_or_default()
+    }
+
     /// Whether a rule has a counter.
     pub fn knows(&self, rule: &Rule) -> bool {
         let accounts = self.accounts[rule.owner.scope as usize].read();
@@ -193,7 +199,7 @@ impl Table {
     }
 
     /// What all nodes have used of a budget, as Redis said after a settlement.
-    pub fn heard(&self, rule: &Rule, used: u64, f: &Frame) {
+    pub fn heard(&self, rule: &Rule, seen: Seen, f: &Frame) {
         let account =
             self.accounts[rule.owner.scope as usize].read().get(&rule.owner.name).cloned();
         let Some(account) = account else { return };
@@ -201,7 +207,7 @@ impl Table {
         let place = slots.ids.iter().position(|id| *id == rule.id);
         if let Some(state) = place.and_then(|place| slots.states.get_mut(place)) {
             state.roll(rule, f);
-            state.hear(used);
+            state.hear(seen);
         }
     }
 
@@ -211,7 +217,7 @@ impl Table {
         let seed = |state: &mut State| {
             let State::Budget(purse) = state else { return false };
             purse.used = used;
-            purse.seen = used;
+            purse.seen = Seen { used, epoch: 0 };
             purse.alert(rule, rule.capacity())
         };
         self.with(rule, f, seed).unwrap_or(false)
@@ -221,35 +227,36 @@ impl Table {
 impl State {
     /// What all nodes together have used of a budget, as Redis said: while this node counts
     /// alone it gets its part of what was left.
-    pub fn saw(&mut self, rule: &Rule, used: u64, f: &Frame) {
-        self.hear(used);
+    pub fn saw(&mut self, rule: &Rule, seen: Seen, f: &Frame) {
+        self.hear(seen);
         if let Self::Budget(purse) = self {
-            let left = rule.capacity().saturating_sub(used) / f.nodes.max(1);
+            let left = rule.capacity().saturating_sub(seen.used) / f.nodes.max(1);
             purse.alone = Some(purse.used.saturating_add(purse.held).saturating_add(left));
         }
     }
 
-    /// The same where nothing is asked for. A Redis that has lost what it knew says less than it
-    /// did before, which is no reason to believe it.
-    pub fn hear(&mut self, used: u64) {
-        if let Self::Budget(purse) = self {
-            purse.seen = purse.seen.max(used);
+    /// The same where nothing is asked for. Answers may overtake each other.
+    pub fn hear(&mut self, seen: Seen) {
+        if let Self::Budget(purse) = self
+            && (purse.seen.epoch != seen.epoch || purse.seen.used < seen.used)
+        {
+            purse.seen = seen;
         }
     }
 
-    /// What Redis has said of a budget in this period, or the ledger before it; 0 elsewhere. What
-    /// this node has not told Redis yet is no part of it.
-    pub fn seen(&self) -> u64 {
+    /// What Redis has said of a budget in this period, or the ledger before it; nothing elsewhere.
+    /// What this node has not told Redis yet is no part of it.
+    pub fn seen(&self) -> Seen {
         match self {
             Self::Budget(purse) => purse.seen,
-            _ => 0,
+            _ => Seen::default(),
         }
     }
 
     /// The most that is known to be used of a budget by all nodes.
     pub fn known(&self) -> u64 {
         match self {
-            Self::Budget(purse) => purse.used.max(purse.seen),
+            Self::Budget(purse) => purse.used.max(purse.seen.used),
             _ => 0,
         }
     }

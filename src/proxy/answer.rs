@@ -2,7 +2,7 @@
 
 use crate::flow::Ticket;
 use crate::flow::ticket::Degraded;
-use crate::limit::Standing;
+use crate::limit::{Standing, Tightest};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
@@ -122,7 +122,7 @@ fn proxied(headers: &mut HeaderMap, ticket: &Ticket) -> Result<()> {
     if !ticket.record.dropped.is_empty() {
         headers.insert("x-weir-dropped", text(&listed(&ticket.record.dropped))?);
     }
-    rates(headers, ticket);
+    rates(headers, ticket.tightest());
     let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
     headers.insert(OVERHEAD.clone(), number(micros));
     Ok(())
@@ -145,8 +145,7 @@ fn listed(names: &[String]) -> String {
 }
 
 /// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none.
-fn rates(headers: &mut HeaderMap, ticket: &Ticket) {
-    let tightest = ticket.tightest();
+fn rates(headers: &mut HeaderMap, tightest: Tightest) {
     let mut put = |what: &'static [HeaderName; 3], standing: Option<Standing>| {
         let Some(standing) = standing else { return };
         headers.insert(what[0].clone(), number(standing.limit));
@@ -187,7 +186,7 @@ pub fn error(ticket: &Ticket, error: &ApiError) -> Result<(Box<ResponseHeader>, 
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         headers.insert("retry-after-ms", HeaderValue::from(millis));
     }
-    rates(&mut headers, ticket);
+    rates(&mut headers, ticket.tightest_of_failure());
     if ticket.tries() > 0 {
         headers.insert(ATTEMPTS.clone(), tries(ticket));
     }

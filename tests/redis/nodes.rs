@@ -94,3 +94,24 @@ async fn a_budget_outlives_a_redis_that_comes_back_empty() {
     assert_eq!(passed(&turns(&both, "purse", "", 2).await), 2);
     found("and goes on from there", || (used(&redis)? == 10 * one).then_some(())).await;
 }
+
+#[tokio::test]
+async fn a_key_s_usage_is_what_all_nodes_count() {
+    let Some(redis) = redis().await else { return };
+    let (_far, both) = pair_with(&redis, "").await;
+    up(&both, 1.0).await;
+    assert_eq!(passed(&turns(&both, "hundred", "", 6).await), 6);
+    for weir in &both {
+        let page = crate::harness::Ask::get("/v1/usage").key("sk-hundred");
+        let start = Instant::now();
+        // A settlement is told after its answer.
+        loop {
+            let told = weir.ask(&page).await.json();
+            let limit = &told["limits"][0];
+            if (limit["used"].as_u64(), limit["remaining"].as_u64()) == (Some(6), Some(94)) {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(5), "{told}");
+        }
+    }
+}

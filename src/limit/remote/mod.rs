@@ -8,12 +8,13 @@ mod call;
 mod link;
 
 pub use call::Caller;
-pub use link::Link;
+pub use link::{Link, client};
 
-use super::counter::{Frame, Hold, Now, Standing};
+use super::counter::{Frame, Hold, Now, Seen};
 use super::reservation::Alert;
 use super::rule::{Kind, Rule};
 use super::seats::Seats;
+use super::standing::Standing;
 use super::table::Used;
 use super::{Group, Limits, Refusal};
 use call::{Call, Op, Said, Total, Units, said};
@@ -59,6 +60,8 @@ pub struct Remote {
     limits: Weak<Limits>,
     link: arc_swap::ArcSwapOption<Link>,
     up: AtomicBool,
+    /// What is wrong with it, as last said.
+    why: parking_lot::Mutex<String>,
     late: AtomicU32,
     nodes: AtomicU64,
     queue: mpsc::Sender<Call>,
@@ -82,7 +85,7 @@ impl fmt::Debug for Remote {
 pub(super) struct Held<'a> {
     pub rules: &'a Group,
     pub holds: &'a [Hold],
-    pub bases: &'a [u64],
+    pub bases: &'a [Seen],
 }
 
 /// How a request is known to Redis.
@@ -100,30 +103,6 @@ impl Shared {
         caller.id ^= 1 << 127;
         Self { caller, taken: false }
     }
-}
-
-/// A client of one server.
-///
-/// # Errors
-/// An address that is none.
-pub fn client(
-    url: &str,
-    user: Option<&str>,
-    password: Option<&str>,
-) -> Result<redis::Client, String> {
-    use redis::IntoConnectionInfo as _;
-    let said = |e: redis::RedisError| e.to_string();
-    let mut info = url.into_connection_info().map_err(said)?;
-    // Without CLIENT SETINFO, which Redis before 7.2 cannot even grant.
-    let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
-    if let Some(user) = user {
-        settings = settings.set_username(user);
-    }
-    if let Some(password) = password {
-        settings = settings.set_password(password);
-    }
-    info = info.set_redis_settings(settings);
-    redis::Client::open(info).map_err(said)
 }
 
 /// Why Redis gave no answer.
@@ -149,6 +128,7 @@ impl Remote {
             limits,
             link: arc_swap::ArcSwapOption::empty(),
             up: AtomicBool::new(false),
+            why: parking_lot::Mutex::default(),
             late: AtomicU32::new(0),
             nodes: AtomicU64::new(1),
             queue,
@@ -175,8 +155,21 @@ impl Remote {
         self.waiting.load(Ordering::Acquire)
     }
 
+    /// Redis cannot be reached, or refuses us: said once for each reason until it counts again.
+    fn fails(&self, error: &redis::RedisError) {
+        let why = error.to_string();
+        let mut last = self.why.lock();
+        if *last != why {
+            log::warn!(why = why.as_str(); "redis cannot be asked");
+            *last = why;
+        }
+    }
+
     fn set_up(&self, up: bool) {
         self.late.store(0, Ordering::Relaxed);
+        if up {
+            self.why.lock().clear();
+        }
         if self.up.swap(up, Ordering::AcqRel) == up {
             return;
         }
@@ -213,13 +206,13 @@ impl Remote {
             None => None,
         };
         match answer.map(|value| said(&call, value)) {
-            Some(Said::Taken(standings)) => {
+            Some(Said::Taken(said)) => {
                 seats.lock(rules).each(&frame, |i, rule, state| {
-                    if let Some(standing) = standings.get(i) {
-                        state.saw(rule, standing.used, &frame);
+                    if let Some((standing, epoch)) = said.get(i) {
+                        state.saw(rule, Seen { used: standing.used, epoch: *epoch }, &frame);
                     }
                 });
-                Ok(Ok(standings))
+                Ok(Ok(said.into_iter().map(|(standing, _)| standing).collect()))
             }
             Some(Said::Refused(rule, why)) => Ok(Err(Refusal { rule, why })),
             Some(Said::Late | Said::Odd) | None => {
@@ -238,6 +231,23 @@ impl Remote {
                 self.tell(release);
                 Err(Away::Failed)
             }
+        }
+    }
+
+    /// How rules stand, each given with what Redis had said of it; `None` where it does not say.
+    pub(super) async fn standings(
+        &self,
+        rules: &[(Arc<Rule>, Seen)],
+        caller: &Caller,
+    ) -> Option<Vec<Standing>> {
+        let link = self.link.load_full().filter(|_| self.is_up() && !rules.is_empty())?;
+        let mut call = self.call(Op::Query, caller);
+        for (rule, base) in rules {
+            self.add(&mut call, rule, Units { base: *base, ..Units::default() }, caller);
+        }
+        match said(&call, self.timed(link.invoke(&call)).await?) {
+            Said::Taken(said) => Some(said.into_iter().map(|(standing, _)| standing).collect()),
+            _ => None,
         }
     }
 
@@ -288,7 +298,7 @@ impl Remote {
                 return Some(value);
             }
             Ok(Err(error)) => {
-                log::debug!("redis: {error}");
+                self.fails(&error);
                 self.set_up(false);
             }
             Err(_) => {
@@ -320,7 +330,7 @@ impl Remote {
         let mut call = self.call(op, &by.caller);
         for (i, (rule, hold)) in held.rules.iter().zip(held.holds.iter().copied()).enumerate() {
             if rule.kind != Kind::Rest {
-                let base = held.bases.get(i).copied().unwrap_or(0);
+                let base = held.bases.get(i).copied().unwrap_or_default();
                 let units = Units { n: n(i, rule), hold, base };
                 self.add(&mut call, rule, units, &by.caller);
             }
@@ -350,12 +360,12 @@ impl Remote {
     /// their threshold.
     fn heard(&self, call: &Call, value: redis::Value) {
         let limits = self.limits.upgrade();
-        for Total { rule, used, alert } in call::totals(call, value) {
+        for Total { rule, seen, alert } in call::totals(call, value) {
             if let Some(limits) = &limits {
-                limits.heard(&rule, used);
+                limits.heard(&rule, seen);
             }
             if alert {
-                (self.hooks.alert)(&Alert { rule, used });
+                (self.hooks.alert)(&Alert { rule, used: seen.used });
             }
         }
     }
