@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod cork;
 mod dial;
 pub mod dry;
 mod endpoint;
@@ -28,6 +29,7 @@ use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
 use crate::meter::Outcome;
 use crate::observe::tables::Size;
 use async_trait::async_trait;
+use cork::Held;
 use endpoint::Endpoint;
 use forward::Head;
 use intake::Taken;
@@ -224,14 +226,18 @@ impl ProxyHttp for Proxy {
         &self,
         _session: &mut Session,
         _reused: bool,
-        _peer: &HttpPeer,
+        peer: &HttpPeer,
         _fd: std::os::unix::io::RawFd,
-        _digest: Option<&Digest>,
+        digest: Option<&Digest>,
         c: &mut Box<Context>,
     ) -> Result<()> {
         let Some(control) = c.control.as_ref() else { return Ok(()) };
         let now = Instant::now();
         let mut x = control.exchange();
+        // Over HTTP/2 a connection is not one request's.
+        if peer.options.alpn.get_max_http_version() == 1 && !x.feed.is_empty() {
+            x.feed.follows(digest.and_then(Held::begin));
+        }
         if let Some(ticket) = x.ticket() {
             ticket.connected(now);
             let (timer, wait) = if ticket.streams() {
