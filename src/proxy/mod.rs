@@ -17,6 +17,7 @@ pub mod health;
 mod intake;
 mod models;
 pub mod outbound;
+mod pace;
 mod peer;
 mod relay;
 pub mod resolver;
@@ -198,6 +199,7 @@ impl ProxyHttp for Proxy {
         c: &mut Box<Context>,
     ) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
+        pace::abreast().await;
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
         // Pingora keeps the state of the last reply's decompression, and dies of it at the second
