@@ -182,8 +182,9 @@ mod tests {
         fn the_text_of_any_string_is_what_a_parser_reads(
             parts in prop::collection::vec(prop_oneof![
                 prop::sample::select(vec![
-                    "\\n", "\\r", "\\t", "\\b", "\\f", "\\/", "\\\\", "\\\"", "\\u00e9", "\\ud83d\\ude00",
-                    "\\ud83d", "\\x", "\\", "\"", "\n", "\u{1f}", "\u{7f}", "é", "你好", "🦀", "\\é",
+                    r"\n", r"\r", r"\t", r"\b", r"\f", r"\/", r"\\", r#"\""#, r"\x", r"\", "\"",
+                    r"\u00e9", r"\ud83d\ude00", r"\ud83d", r"\é",
+                    "\n", "\u{1f}", "\u{7f}", "é", "你好", "🦀",
                 ]).prop_map(str::to_owned),
                 "[ -~é]{0,40}",
             ], 0..8),
