@@ -118,9 +118,10 @@ impl Frame {
         if self.nodes > 1 { (amount / self.nodes).max(1) } else { amount }
     }
     fn part(&self, length: Duration) -> u64 {
-        let part = (length / PARTS).as_nanos().max(1);
-        let since = self.now.at.saturating_duration_since(self.started).as_nanos();
-        u64::try_from(since / part).unwrap_or(u64::MAX)
+        // 64 bits are 584 years, and a division of 128 is a loop.
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let since = self.now.at.saturating_duration_since(self.started);
+        nanos(since) / (nanos(length) / u64::from(PARTS)).max(1)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::flow::Ticket;
 use crate::flow::ticket::Degraded;
 use crate::limit::{Standing, Tightest};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
@@ -18,6 +18,8 @@ const JSON: &str = "application/json";
 const PROXIED: usize = 14;
 /// `x-weir-dropped` is no longer: clients give a whole header block 8 KiB and more.
 const DROPPED_BYTES_MAX: usize = 2 << 10;
+/// Six numbers: two limits, what is left of them, and their times.
+const RATES_BYTES: usize = 128;
 static REQUESTS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit-requests"),
     HeaderName::from_static("x-ratelimit-remaining-requests"),
@@ -144,31 +146,63 @@ fn listed(names: &[String]) -> String {
     out
 }
 
-/// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none.
+/// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none. All values
+/// are parts of one buffer.
 fn rates(headers: &mut HeaderMap, tightest: Tightest) {
-    let mut put = |what: &'static [HeaderName; 3], standing: Option<Standing>| {
-        let Some(standing) = standing else { return };
-        headers.insert(what[0].clone(), number(standing.limit));
-        headers.insert(what[1].clone(), number(standing.remaining));
-        if let Ok(reset) = duration(standing.reset.unwrap_or_default()).parse() {
-            headers.insert(what[2].clone(), reset);
+    if tightest.requests.is_none() && tightest.tokens.is_none() {
+        return;
+    }
+    let mut buffer = BytesMut::with_capacity(RATES_BYTES);
+    let mut put = |[limit, remaining, reset]: &'static [HeaderName; 3], s: Option<Standing>| {
+        let Some(s) = s else { return };
+        for (name, part) in [
+            (limit, digits(&mut buffer, s.limit)),
+            (remaining, digits(&mut buffer, s.remaining)),
+            (reset, duration(&mut buffer, s.reset.unwrap_or_default())),
+        ] {
+            if let Ok(value) = HeaderValue::from_maybe_shared(part) {
+                headers.insert(name.clone(), value);
+            }
         }
     };
     put(&REQUESTS, tightest.requests);
     put(&TOKENS, tightest.tokens);
 }
 
+fn digits(out: &mut BytesMut, n: u64) -> Bytes {
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    out.split().freeze()
+}
+
 /// As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m0s`.
-fn duration(time: Duration) -> String {
+fn duration(out: &mut BytesMut, time: Duration) -> Bytes {
     let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     let (seconds, rest) = (millis / 1000, millis % 1000);
+    let mut part = |n: u64, unit: &str| {
+        out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+        out.extend_from_slice(unit.as_bytes());
+    };
     match (seconds, rest) {
-        (0, _) => format!("{millis}ms"),
-        (1..60, 0) => format!("{seconds}s"),
-        (1..60, _) => format!("{seconds}.{}s", format!("{rest:03}").trim_end_matches('0')),
-        (60..3600, _) => format!("{}m{}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{}m{}s", seconds / 3600, seconds / 60 % 60, seconds % 60),
+        (0, _) => part(millis, "ms"),
+        (1..60, 0) => part(seconds, "s"),
+        (1..60, _) => {
+            part(seconds, ".");
+            let thousandths = [rest / 100, rest / 10 % 10, rest % 10];
+            let last = thousandths.iter().rposition(|n| *n > 0).unwrap_or(0);
+            thousandths.iter().take(last).for_each(|n| part(*n, ""));
+            part(thousandths[last], "s");
+        }
+        (60..3600, _) => {
+            part(seconds / 60, "m");
+            part(seconds % 60, "s");
+        }
+        _ => {
+            part(seconds / 3600, "h");
+            part(seconds / 60 % 60, "m");
+            part(seconds % 60, "s");
+        }
     }
+    out.split().freeze()
 }
 
 /// An error of a request that has a ticket.
@@ -227,12 +261,16 @@ mod tests {
 
     #[test]
     fn a_reset_is_written_as_openai_writes_it() {
-        let check = |ms, want| assert_eq!(duration(Duration::from_millis(ms)), want);
+        let mut buffer = BytesMut::new();
+        let mut check =
+            |ms, want: &str| assert_eq!(duration(&mut buffer, Duration::from_millis(ms)), want);
         check(0, "0ms");
         check(12, "12ms");
         check(1_000, "1s");
         check(1_500, "1.5s");
         check(1_005, "1.005s");
+        check(2_050, "2.05s");
+        check(59_999, "59.999s");
         check(360_000, "6m0s");
         check(3_661_000, "1h1m1s");
     }

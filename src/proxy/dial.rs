@@ -1,6 +1,7 @@
 //! Connections to providers that Pingora cannot make: to one of several addresses, the next where
-//! one fails, and through an HTTP proxy.
+//! one fails, and through an HTTP proxy; all of them such that packets can be held ([`cork`]).
 
+use super::cork;
 use super::resolver::Known;
 use crate::route::{Base, Through};
 use async_trait::async_trait;
@@ -30,39 +31,42 @@ pub struct Way {
 }
 
 impl Way {
-    /// How to connect where there are several addresses; `within` bounds them all.
+    /// How to connect; `within` bounds all addresses together.
     #[must_use]
-    pub fn several(self, within: Option<Duration>) -> Option<Arc<Several>> {
-        let known = self.known?;
-        Some(Arc::new(Several { first: self.address, known, within }))
+    pub fn dial(self, within: Option<Duration>) -> Arc<Dial> {
+        Arc::new(Dial { way: self, within })
     }
 }
 
-/// One of several addresses, beginning with this turn's.
+/// One of a provider's addresses, beginning with this turn's.
 #[derive(Debug)]
-pub struct Several {
-    first: SocketAddr,
-    known: Arc<Known>,
+pub struct Dial {
+    way: Way,
     within: Option<Duration>,
 }
 
 #[async_trait]
-impl Connect for Several {
+impl Connect for Dial {
     async fn connect(&self, _: &Address) -> Result<Stream> {
-        let order = self.known.from(self.first);
+        let Some(known) = &self.way.known else {
+            let only = self.way.address;
+            let socket = tcp(only, self.within).await;
+            return socket.map(cork::stream).map_err(|error| unreachable(&error, only));
+        };
+        let order = known.from(self.way.address);
         let count = u32::try_from(order.len()).unwrap_or(u32::MAX).max(1);
         // One that is silent must leave time for the next.
         let share = self.within.map(|all| (all / count).max(SHARE_MIN).min(all));
         let mut last = None;
         for address in order {
             match tcp(address, share).await {
-                Ok(stream) => {
-                    self.known.answers(address, true);
-                    return Ok(stream.into());
+                Ok(socket) => {
+                    known.answers(address, true);
+                    return Ok(cork::stream(socket));
                 }
                 Err(error) => {
-                    self.known.answers(address, false);
-                    last = Some(failed(&error, format!("connecting to {address}")));
+                    known.answers(address, false);
+                    last = Some(unreachable(&error, address));
                 }
             }
         }
@@ -75,6 +79,10 @@ async fn tcp(address: SocketAddr, within: Option<Duration>) -> io::Result<TcpStr
         None => TcpStream::connect(address).await,
         Some(within) => tokio::time::timeout(within, TcpStream::connect(address)).await?,
     }
+}
+
+fn unreachable(error: &io::Error, address: SocketAddr) -> Box<Error> {
+    failed(error, format!("connecting to {address}"))
 }
 
 fn failed(error: &io::Error, what: String) -> Box<Error> {
@@ -158,7 +166,7 @@ fn status(head: &[u8]) -> Option<u16> {
 #[async_trait]
 impl Connect for Tunnel {
     async fn connect(&self, _: &Address) -> Result<Stream> {
-        Ok(self.open().await?.into())
+        Ok(cork::stream(self.open().await?))
     }
 }
 
@@ -190,7 +198,7 @@ mod tests {
         let way = |address| Way { address, known: Some(known.clone()) };
         let nobody = Address::Inet(all[0]);
         let start = Instant::now();
-        let first = way(all[0]).several(Some(Duration::from_millis(900))).unwrap();
+        let first = way(all[0]).dial(Some(Duration::from_millis(900)));
         let stream = first.connect(&nobody).await;
         assert!(stream.is_ok(), "{stream:?}");
         assert!(start.elapsed() >= Duration::from_millis(290), "the silent one had its share");
@@ -198,7 +206,7 @@ mod tests {
         assert_eq!(known.from(all[2])[0], all[2]);
         assert_eq!(known.from(all[0])[1], all[2], "even where this turn's is a failed one");
         drop(good);
-        let none = way(all[2]).several(Some(Duration::from_millis(900))).unwrap();
+        let none = way(all[2]).dial(Some(Duration::from_millis(900)));
         let error = none.connect(&nobody).await.unwrap_err();
         assert!(matches!(error.etype(), ErrorType::ConnectRefused | ErrorType::ConnectTimedout));
     }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod cork;
 mod dial;
 pub mod dry;
 mod endpoint;
@@ -16,6 +17,7 @@ pub mod health;
 mod intake;
 mod models;
 pub mod outbound;
+mod pace;
 mod peer;
 mod relay;
 pub mod resolver;
@@ -28,6 +30,7 @@ use crate::flow::{Committed, Ending, Gateway, Phase, Ticket};
 use crate::meter::Outcome;
 use crate::observe::tables::Size;
 use async_trait::async_trait;
+use cork::Held;
 use endpoint::Endpoint;
 use forward::Head;
 use intake::Taken;
@@ -196,6 +199,7 @@ impl ProxyHttp for Proxy {
         c: &mut Box<Context>,
     ) -> Result<Box<HttpPeer>> {
         let Some(control) = c.control.clone() else { return rejected() };
+        pace::abreast().await;
         let wait = std::mem::take(&mut control.exchange().wait);
         control.clock.disarm();
         // Pingora keeps the state of the last reply's decompression, and dies of it at the second
@@ -224,14 +228,18 @@ impl ProxyHttp for Proxy {
         &self,
         _session: &mut Session,
         _reused: bool,
-        _peer: &HttpPeer,
+        peer: &HttpPeer,
         _fd: std::os::unix::io::RawFd,
-        _digest: Option<&Digest>,
+        digest: Option<&Digest>,
         c: &mut Box<Context>,
     ) -> Result<()> {
         let Some(control) = c.control.as_ref() else { return Ok(()) };
         let now = Instant::now();
         let mut x = control.exchange();
+        // Over HTTP/2 a connection is not one request's.
+        if peer.options.alpn.get_max_http_version() == 1 && !x.feed.is_empty() {
+            x.feed.follows(digest.and_then(Held::begin));
+        }
         if let Some(ticket) = x.ticket() {
             ticket.connected(now);
             let (timer, wait) = if ticket.streams() {

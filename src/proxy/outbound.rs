@@ -49,9 +49,7 @@ impl Outbound {
         peer.options.alpn = ALPN::H1;
         peer.options.connection_timeout = Some(TOTAL);
         peer.options.total_connection_timeout = Some(TOTAL);
-        if let Some(several) = way.several(Some(TOTAL)) {
-            peer.options.custom_l4 = Some(several);
-        }
+        peer.options.custom_l4 = Some(way.dial(Some(TOTAL)));
         let (mut session, _) = Connector::new(None).get_http_session(&peer).await.map_err(say)?;
         let path = if at.path.is_empty() { "/" } else { &at.path };
         let mut head = RequestHeader::build("POST", path.as_bytes(), Some(5)).map_err(say)?;

@@ -53,8 +53,8 @@ pub fn peer(provider: &Provider, way: Option<Way>, left: Left, age: u64) -> Http
     peer.options.ca = provider.trust.as_ref().map(|trust| trust.roots.clone());
     if let Some(through) = &provider.through {
         peer.options.custom_l4 = Some(Arc::new(Tunnel::new(through.clone(), &provider.base)));
-    } else if let Some(several) = way.and_then(|way| way.several(connect)) {
-        peer.options.custom_l4 = Some(several);
+    } else if let Some(way) = way {
+        peer.options.custom_l4 = Some(way.dial(connect));
     }
     peer.group_key = group(provider, age);
     peer

@@ -26,8 +26,8 @@ pub fn raise() -> u64 {
 
 /// How many connections clients may have, of so many files and with so many requests open at once.
 pub fn clients(files: u64, max_requests: usize) -> u64 {
-    // Each of them may want a provider's connection beside its own.
-    let by_files = (files.saturating_sub(OURS) / 2).max(CLIENTS_MIN);
+    // Each of them may want a provider's connection beside its own: two more (`proxy/cork.rs`).
+    let by_files = (files.saturating_sub(OURS) / 3).max(CLIENTS_MIN);
     let by_requests = (max_requests as u64).saturating_mul(CLIENTS_PER_REQUEST);
     by_files.min(by_requests.max(CLIENTS_USUAL))
 }
@@ -37,12 +37,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_get_less_than_half_of_the_files_and_few_for_each_request() {
+    fn clients_get_less_than_a_third_of_the_files_and_few_for_each_request() {
         assert_eq!(clients(1_048_576, 20_000), 80_000);
         assert_eq!(clients(1_048_576, 10), CLIENTS_USUAL);
-        assert_eq!(clients(4_096, 20_000), 1_792);
+        assert_eq!(clients(4_096, 20_000), 1_194);
         assert_eq!(clients(256, 20_000), CLIENTS_MIN);
-        assert_eq!(clients(u64::MAX, usize::MAX), (u64::MAX - OURS) / 2);
+        assert_eq!(clients(u64::MAX, usize::MAX), (u64::MAX - OURS) / 3);
     }
 
     #[test]

@@ -2,6 +2,47 @@
 
 use super::*;
 use crate::harness::h2c::H2;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// A provider that looks at each request once, and takes what is there then. Returns its base URL.
+async fn glancing(seen: tokio::sync::mpsc::UnboundedSender<Vec<u8>>) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let answer = r#"{"id":"x","object":"chat.completion","created":1,"model":"up-model","choices":[{"index":0,"message":{"role":"assistant","content":"seen"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}"#;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{answer}",
+        answer.len()
+    );
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut glance = vec![0; 64 << 10];
+            while let Ok(n) = stream.read(&mut glance).await
+                && n > 0
+            {
+                seen.send(glance[..n].to_vec()).unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn the_head_and_the_body_of_a_request_reach_the_provider_together() {
+    let (tx, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let a = toml::custom("a", "openai", &glancing(tx).await, "");
+    let weir = Weir::start(&[a, toml::model("m", &["a/up-model"]), toml::key()].concat()).await;
+    let mut client = Client::connect(weir.port).await;
+    for size in [57, 300, 20_000] {
+        let ask = chat().body(sized(size));
+        let reply = client.ask(&ask).await;
+        assert_eq!(reply.status(), 200, "{}", reply.text());
+        let (got, want) = (seen.recv().await.unwrap(), renamed(&ask.body, "up-model"));
+        assert!(got.starts_with(b"POST /v1/chat/completions HTTP/1.1\r\n"));
+        assert!(got.ends_with(&want), "{size} bytes: the head came alone");
+    }
+    assert!(seen.try_recv().is_err());
+}
 
 /// The smallest there is; around Pingora's 64 KiB replay buffer; what no buffer holds; and nearly
 /// `max_body` (32 MiB).

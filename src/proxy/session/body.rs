@@ -1,5 +1,6 @@
 //! The request body of one try, handed out in pieces.
 
+use crate::proxy::cork::Held;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ const AHEAD_MAX: usize = 2;
 pub struct Feed {
     left: VecDeque<Bytes>,
     empty: bool,
-    room: Option<Arc<Room>>,
+    room: Arc<Room>,
+    held: Option<Held>,
 }
 
 impl Feed {
@@ -28,7 +30,7 @@ impl Feed {
     pub fn new(body: Segments) -> Self {
         let left: VecDeque<Bytes> = body.0.into_iter().filter(|b| !b.is_empty()).collect();
         let empty = left.is_empty();
-        Self { left, empty, room: None }
+        Self { left, empty, room: Arc::default(), held: None }
     }
 
     /// The try has no body at all.
@@ -43,23 +45,32 @@ impl Feed {
         self.left.is_empty()
     }
 
+    /// Everything has been written too.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.is_done() && self.room.lent() == 0
+    }
+
+    /// What was sent before the first piece is held until that is sent too.
+    pub fn follows(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
     /// The next piece, or none where enough are on their way: then [`Feed::room`] tells when.
     pub fn next_piece(&mut self) -> Option<Bytes> {
-        if self.room.as_ref().is_some_and(|room| room.is_full()) {
+        if self.room.lent() >= AHEAD_MAX {
             return None;
         }
         let piece = self.cut()?;
-        if self.left.is_empty() {
-            return Some(piece);
-        }
-        let room = self.room.get_or_insert_default().clone();
-        Some(Bytes::from_owner(Lent::new(piece, room)))
+        self.room.lent.fetch_add(1, Ordering::AcqRel);
+        let lent = Lent { piece, room: self.room.clone(), _held: self.held.take() };
+        Some(Bytes::from_owner(lent))
     }
 
     /// Where the next piece must wait for one to be written; `None` where there is no next one.
     #[must_use]
     pub fn room(&self) -> Option<Arc<Room>> {
-        self.room.clone().filter(|_| !self.is_done())
+        (!self.is_done()).then(|| self.room.clone())
     }
 
     /// A slice where a segment is large, a join where segments are small, since
@@ -96,8 +107,8 @@ pub struct Room {
 }
 
 impl Room {
-    fn is_full(&self) -> bool {
-        self.lent.load(Ordering::Acquire) >= AHEAD_MAX
+    fn lent(&self) -> usize {
+        self.lent.load(Ordering::Acquire)
     }
 
     /// Waits until a piece has been written since the last such wait.
@@ -110,13 +121,8 @@ impl Room {
 struct Lent {
     piece: Bytes,
     room: Arc<Room>,
-}
-
-impl Lent {
-    fn new(piece: Bytes, room: Arc<Room>) -> Self {
-        room.lent.fetch_add(1, Ordering::AcqRel);
-        Self { piece, room }
-    }
+    /// Let go with the piece.
+    _held: Option<Held>,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -163,17 +169,20 @@ mod tests {
         let room = feed.room().expect("two are left");
         drop(a);
         let c = feed.next_piece();
-        assert!(c.is_some() && feed.next_piece().is_none() && room.is_full());
+        assert!(c.is_some() && feed.next_piece().is_none() && room.lent() == AHEAD_MAX);
         drop((b, c));
-        assert!(feed.next_piece().is_some_and(|piece| piece.len() == PIECE_MAX));
+        let last = feed.next_piece();
+        assert!(last.as_ref().is_some_and(|piece| piece.len() == PIECE_MAX));
         assert!(feed.is_done() && feed.room().is_none(), "nothing waits for the last one");
+        assert!(!feed.is_written());
+        drop(last);
+        assert!(feed.is_written());
     }
 
     #[test]
-    fn a_body_of_one_piece_is_handed_out_as_it_is() {
+    fn a_body_of_one_piece_is_not_copied() {
         let body = Bytes::from(vec![7; PIECE_MAX]);
         let mut feed = Feed::new(Segments([body.clone()].into()));
         assert_eq!(feed.next_piece().map(|piece| piece.as_ptr()), Some(body.as_ptr()));
-        assert!(feed.room.is_none());
     }
 }

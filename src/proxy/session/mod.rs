@@ -18,6 +18,7 @@ use body::Room;
 pub use body::Feed;
 pub use clock::{Clock, Timer};
 
+use super::pace;
 use super::relay::{Exchange, Turn};
 use crate::flow::Phase;
 #[cfg(debug_assertions)]
@@ -183,7 +184,7 @@ impl Downstream {
     async fn relay(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
         let mut out = Vec::with_capacity(2);
         let mut hand = tasks.len();
-        let (turn, leaving) = {
+        let (turn, written, leaving) = {
             let mut x = self.control.exchange();
             let leaving = x.ticket().is_some_and(|t| t.phase() > Phase::Serving);
             let turn = x.relay(tasks, &self.control.clock, &mut out)?;
@@ -191,10 +192,14 @@ impl Downstream {
             if turn == Turn::End || x.is_committed() || !x.feed.is_done() || !self.joins() {
                 hand = 0;
             }
-            (turn, leaving)
+            (turn, x.feed.is_written(), leaving)
         };
         if turn == Turn::End || leaving {
             self.inner.set_keepalive(None);
+        }
+        // The provider's side is through, so that nothing of it can end this wait.
+        if turn == Turn::On && written && out.last().is_some_and(HttpTask::is_end) {
+            pace::abreast().await;
         }
         let done = match self.later.keep(hand, out) {
             Some(out) if !out.is_empty() => self.write(out).await?,

@@ -41,6 +41,17 @@ impl Target {
             reasons: reasons(ask.model),
         }
     }
+
+    /// Writes the thoughts of a turn with calls where they go back; true where they are lost. Who
+    /// wants reasoning back wants it within tool loops, and there the member itself, though nothing
+    /// was thought (api-docs.deepseek.com/guides/thinking_mode: else it is a 400).
+    pub(in crate::dialect) fn recall(&self, thoughts: &str, out: &mut Vec<u8>) -> bool {
+        let back = self.reasoning_back && !(self.rich && thoughts.is_empty());
+        if back {
+            put_member(out, "reasoning_content", thoughts);
+        }
+        !back && !thoughts.is_empty()
+    }
 }
 
 /// OpenAI's reasoning models by their names, a host's prefix aside.
