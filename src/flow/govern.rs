@@ -237,8 +237,8 @@ pub(super) fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
     match *why {
         Why::Wait(wait) => {
             let text = format!(
-                "rate limit of {owner} reached: {name} {}; it resets in {} s",
-                rule.capacity(),
+                "rate limit of {owner} reached: {}; it resets in {} s",
+                rule.said(),
                 seconds(wait)
             );
             ApiError::new(code, text).after(wait)
@@ -266,10 +266,14 @@ pub(super) fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
             let at = resets.and_then(|at| Timestamp::from_second(at).ok());
             let when =
                 at.map_or_else(|| "it never resets".into(), |at| format!("it resets at {at}"));
+            // It may have something left, for smaller requests than this one.
+            let spent = used >= rule.capacity();
+            let state = if spent { "is spent" } else { "has too little left" };
             let text = format!(
-                "the budget of {owner} is spent: {amount} per {}, {} used and {} reserved for \
+                "the budget of {owner} {state}: {amount} per {}{}, {} used and {} reserved for \
                  running requests; {when}",
                 rule.per().unwrap_or_default(),
+                rule.narrowed(),
                 measure.show(used),
                 measure.show(held),
             );

@@ -74,7 +74,7 @@ fn line(rule: &Arc<Rule>, standing: &Standing, now: Timestamp) -> Value {
     };
     let resets = standing.reset.and_then(|wait| now.checked_add(wait).ok());
     json!({
-        "rule": format!("{}: {}", rule.owner, rule.name),
+        "rule": format!("{}: {}{}", rule.owner, rule.name, rule.narrowed()),
         "limit": amount(standing.limit),
         "used": amount(standing.used),
         "held": amount(standing.held),

@@ -74,7 +74,7 @@ pub struct Standing {
 }
 
 /// A counter. A new one has nothing used.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum State {
     /// `debt` is in units times nanoseconds of the rule's period, so that no refill is rounded.
     Bucket { debt: u128, at: Instant },
@@ -89,7 +89,7 @@ pub(super) enum State {
 }
 
 /// A budget in one period.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Purse {
     pub period: Period,
     pub used: u64,

@@ -80,9 +80,20 @@ impl Rules {
         self.owners[scope as usize].contains_key(name)
     }
 
+    /// An owner's compiled table.
+    pub(super) fn owned(&self, scope: Scope, name: &str) -> Option<&Arc<Owned>> {
+        self.owners[scope as usize].get(name)
+    }
+
     /// Every rule there is.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Rule>> {
         self.owners.iter().flat_map(|scope| scope.values()).flat_map(|o| o.rules())
+    }
+
+    /// Every owner with what its table says.
+    pub fn specs(&self) -> impl Iterator<Item = (&Owner, &Spec)> {
+        let owners = self.owners.iter().flat_map(|scope| scope.values());
+        owners.map(|owned| (&owned.owner, &owned.spec))
     }
 
     /// How many there are, the rest of each owner included.

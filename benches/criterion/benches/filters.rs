@@ -57,15 +57,19 @@ fn wires(c: &mut Criterion) {
     group.finish();
 }
 
-/// What passes as it came: in large chunks, and in those of 200 bytes that a provider sends.
+/// What passes as it came: in large chunks, and in those of 200 bytes that a provider sends. Where
+/// the provider tells no usage, which is rare, the time is that of counting tokens.
 fn passing(c: &mut Criterion) {
     let mut group = c.benchmark_group("passing");
-    for (name, text, events) in [("events of 64 KB", 64 << 10, 16), ("events of 200 B", 50, 100)] {
-        let stream = weir_benches::openai_events(text, events);
+    Encoding::O200k.preload();
+    let (large, small) = (("64 KB", 64 << 10, 16), ("200 B", 50, 100));
+    for ((size, text, events), told) in [(large, true), (large, false), (small, true)] {
+        let stream = weir_benches::openai_events(text, events, told);
         group.throughput(Throughput::Bytes(stream.len() as u64));
         let pieces = stream.split_inclusive(|byte| *byte == b'\n');
         let pieces: Vec<_> = pieces.map(Bytes::copy_from_slice).collect();
         let pieces: Vec<_> = pieces.chunks(2).map(|two| Bytes::from(two.concat())).collect();
+        let name = format!("events of {size}{}", if told { "" } else { ", usage not told" });
         group.bench_function(name, |b| run(b, Api::Chat, Wire::OpenAi, &pieces, true));
     }
     group.finish();

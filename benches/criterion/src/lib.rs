@@ -19,22 +19,25 @@ pub fn chat_body(size: usize) -> Vec<u8> {
 /// A stream of OpenAI chunks, each of one word.
 #[must_use]
 pub fn openai_stream(words: usize) -> Vec<u8> {
-    openai_chunks(" quick", words)
+    openai_chunks(" quick", words, false)
 }
 
-/// A stream of `events` OpenAI chunks, each with about `size` bytes of English.
+/// A stream of `events` OpenAI chunks, each with about `size` bytes of English; a provider that
+/// tells its usage does it at the end.
 #[must_use]
-pub fn openai_events(size: usize, events: usize) -> Vec<u8> {
-    openai_chunks(&"quick brown foxes ".repeat(size.div_ceil(18)), events)
+pub fn openai_events(size: usize, events: usize, told: bool) -> Vec<u8> {
+    openai_chunks(&"quick brown foxes ".repeat(size.div_ceil(18)), events, told)
 }
 
-fn openai_chunks(text: &str, events: usize) -> Vec<u8> {
-    let chunk = |delta: &str, finish: &str| {
+fn openai_chunks(text: &str, events: usize, told: bool) -> Vec<u8> {
+    let event = |rest: &str| {
         format!(
             "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\
-             \"created\":1700000000,\"model\":\"gpt-4o\",\"choices\":[{{\"index\":0,\
-             \"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+             \"created\":1700000000,\"model\":\"gpt-4o\",\"choices\":{rest}}}\n\n"
         )
+    };
+    let chunk = |delta: &str, finish: &str| {
+        event(&format!("[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]"))
     };
     let mut out = chunk(r#"{"role":"assistant","content":""}"#, "null");
     let said = chunk(&format!("{{\"content\":\"{text}\"}}"), "null");
@@ -42,6 +45,10 @@ fn openai_chunks(text: &str, events: usize) -> Vec<u8> {
         out.push_str(&said);
     }
     out.push_str(&chunk("{}", "\"stop\""));
+    if told {
+        let usage = r#"{"prompt_tokens":12,"completion_tokens":40,"total_tokens":52}"#;
+        out.push_str(&event(&format!("[],\"usage\":{usage}")));
+    }
     out.push_str("data: [DONE]\n\n");
     out.into_bytes()
 }

@@ -1,5 +1,6 @@
 //! Raw JSON in and out: text borrowed where it can be, objects as members, digits never touched.
 
+use memchr::memchr;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -113,7 +114,12 @@ pub(crate) fn note_unread(unread: &mut Vec<String>, at: &str, object: &RawValue,
 /// The text of a raw value; `None` when it is no string (or holds a lone surrogate).
 #[must_use]
 pub fn text(raw: &RawValue) -> Option<Text<'_>> {
-    serde_json::from_str(raw.get()).ok()
+    let inside = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    // It was read as JSON before, so without an escape nothing can be wrong with it.
+    match memchr(b'\\', inside.as_bytes()) {
+        None => Some(Text(Cow::Borrowed(inside))),
+        Some(_) => serde_json::from_str(raw.get()).ok(),
+    }
 }
 
 /// Appends `text` as a JSON string.
@@ -171,6 +177,7 @@ pub fn compact(raw: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn compacting_leaves_digits_strings_and_escapes_alone() {
@@ -178,6 +185,26 @@ mod tests {
             "q": "x \" y\\" , "é":1e400 }"#;
         let want = r#"{"a b":[1.0,12345678901234567890],"q":"x \" y\\","é":1e400}"#;
         assert_eq!(compact(raw), want);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn the_text_of_any_string_is_what_a_parser_reads(
+            parts in prop::collection::vec(prop_oneof![
+                prop::sample::select(vec![
+                    r"\n", r"\r", r"\t", r"\b", r"\f", r"\/", r"\\", r#"\""#, r"\x", r"\", "\"",
+                    r"\u00e9", r"\ud83d\ude00", r"\ud83d", r"\é",
+                    "\n", "\u{1f}", "\u{7f}", "é", "你好", "🦀",
+                ]).prop_map(str::to_owned),
+                "[ -~é]{0,40}",
+            ], 0..8),
+        ) {
+            let json = format!("\"{}\"", parts.concat());
+            let raw: Option<&RawValue> = serde_json::from_str(&json).ok();
+            let want = raw.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+            prop_assert_eq!(raw.and_then(text).map(|text| text.0.into_owned()), want);
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Counting a stream's text as it passes, no byte twice.
 
+use super::lease::Lease;
 use super::{Encoding, RUN_BYTES_MAX, Tally, count, cut};
 use crate::usage::Source;
 use std::collections::HashMap;
 
-/// A tail is counted once it holds this much and a safe cut. Most answers are shorter, and most
-/// providers tell what they used: then nothing is ever counted. Two thousand streams that hold so
-/// much each hold 32 MB.
+/// A tail holds this much whatever the others do. Most answers are shorter, and most providers
+/// tell what they used, in their last event: then nothing is ever counted. Two thousand streams
+/// that hold so much each hold 32 MB; what is longer is held while the shared pool lasts.
 const FIRST_BYTES_MIN: usize = 16 << 10;
 /// The same of every other text, of which a stream may have many.
 const OTHER_BYTES_MIN: usize = 4 << 10;
@@ -30,10 +31,11 @@ pub enum Channel {
     Tool(u32),
 }
 
-/// Counts a stream's text as it passes: deltas gather in a tail and are counted in batches at safe
-/// cuts, or when someone asks; no byte is tokenised twice but those of a short tail, and the sum
-/// equals the whole text's count. Holds at most 16 KiB of the first choice's content, and 4 KiB for
-/// each of at most 130 other texts; of a run without a safe cut [`RUN_BYTES_MAX`] more.
+/// Counts a stream's text as it passes: deltas gather in a tail and are counted when someone asks,
+/// or at safe cuts when the tail is full; no byte is tokenised twice but those of a short tail, and
+/// the sum equals the whole text's count. Holds 16 KiB of the first choice's content, and 4 KiB for
+/// each of at most 130 other texts; up to 2 MiB of each out of 32 MiB that all counters of the
+/// process share; of a run without a safe cut [`RUN_BYTES_MAX`] more.
 #[derive(Debug)]
 pub struct Counter {
     encoding: Option<Encoding>,
@@ -69,6 +71,8 @@ struct Tail {
     seen: usize,
     /// Tokens of `text`, if someone asked since it last grew.
     known: Option<u64>,
+    /// Memory of `text` that is not the tail's own.
+    lease: Lease,
 }
 
 impl Counter {
@@ -166,14 +170,23 @@ impl Counter {
 }
 
 impl Tail {
-    /// Takes a delta; tokens of the text that it let go.
+    /// Takes a delta; tokens of the text that it let go, if it must not hold `batch` bytes.
     fn push(&mut self, delta: &str, encoding: Encoding, batch: usize) -> u64 {
+        let len = self.text.len() + delta.len();
+        let room = len < batch.max(self.lease.bytes()) || self.grow(len);
         self.text.push_str(delta);
         self.known = None;
-        match self.text.len() < batch {
-            true => 0,
-            false => self.settle(encoding),
+        if room { 0 } else { self.settle(encoding) }
+    }
+
+    /// Takes memory for a text of `len` bytes; twice as much each time, as a string does.
+    fn grow(&mut self, len: usize) -> bool {
+        let size = (len + 1).next_power_of_two();
+        let grown = self.lease.grow(size);
+        if grown {
+            self.text.reserve_exact(size - self.text.len());
         }
+        grown
     }
 
     /// Counts up to the last safe cut; tokens of the text that it let go.
@@ -190,6 +203,7 @@ impl Tail {
         let tokens = count(&self.text[..at], encoding);
         self.text.drain(..at);
         self.text.shrink_to(RUN_BYTES_MAX);
+        self.lease.end();
         (self.seen, self.known) = (0, None);
         // What is left has no safe cut, so only its length can be wrong.
         if self.text.len() < RUN_BYTES_MAX {
@@ -203,5 +217,59 @@ impl Tail {
             return 0;
         }
         *self.known.get_or_insert_with(|| count(&self.text, encoding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lease::Pool;
+    use super::*;
+
+    const ENCODING: Encoding = Encoding::O200k;
+
+    fn tail(pool: &'static Pool) -> Tail {
+        Tail { lease: Lease::of(pool), ..Tail::default() }
+    }
+
+    #[test]
+    fn a_text_is_held_uncounted_while_the_pool_lasts_and_gives_it_back() {
+        static POOL: Pool = Pool::new(64 << 10);
+        let words = "word ".repeat(200);
+        let (mut one, mut other) = (tail(&POOL), tail(&POOL));
+        for _ in 0..60 {
+            assert_eq!(one.push(&words, ENCODING, 4096), 0);
+        }
+        assert_eq!((one.text.len(), one.text.capacity()), (60_000, 64 << 10));
+        // Nothing is left for another, which counts as it goes.
+        let mut counted = 0;
+        for _ in 0..60 {
+            counted += other.push(&words, ENCODING, 4096);
+            assert!(other.text.len() <= 4096 && other.lease.bytes() == 0);
+        }
+        assert_eq!(counted + other.tokens(ENCODING), count(&words.repeat(60), ENCODING));
+        // The answer is counted, or thrown away: its memory is there for the next.
+        let all = one.settle(ENCODING);
+        assert_eq!(all + one.tokens(ENCODING), count(&words.repeat(60), ENCODING));
+        assert!(one.lease.bytes() == 0 && one.text.capacity() <= RUN_BYTES_MAX);
+        for _ in 0..60 {
+            assert_eq!(other.push(&words, ENCODING, 4096), 0);
+        }
+        drop(other);
+        assert_eq!(one.push(&words.repeat(60), ENCODING, 4096), 0);
+    }
+
+    #[test]
+    fn what_outgrows_its_lease_is_counted_to_the_token() {
+        static POOL: Pool = Pool::new(10 << 10);
+        let text = "It's déjà vu (v1.2), 今天天气很好，fn main() {}\n".repeat(900);
+        for size in [1, 7, 300, 5000, 20_000] {
+            let (mut tail, mut sum, mut rest) = (tail(&POOL), 0, &*text);
+            while !rest.is_empty() {
+                let (delta, more) = rest.split_at(cut::floor(rest, size.max(4)));
+                sum += tail.push(delta, ENCODING, 4096);
+                rest = more;
+            }
+            assert_eq!(sum + tail.tokens(ENCODING), count(&text, ENCODING), "{size}");
+        }
     }
 }

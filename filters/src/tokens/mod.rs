@@ -9,6 +9,7 @@ mod body;
 mod counter;
 mod cut;
 mod image;
+mod lease;
 
 pub use body::estimate_body;
 pub use counter::{Channel, Counter};

@@ -5,6 +5,7 @@
 use allocation_counter::{AllocationInfo, measure};
 use bytes::Bytes;
 use weir_filters::dialect::{Api, Memo};
+use weir_filters::tokens::Encoding;
 use weir_filters::wire::{Ask, Params, Quirks, Reply, ReplyContext, Step, Wire};
 
 fn context(usage_asked: bool) -> ReplyContext {
@@ -95,6 +96,18 @@ fn a_chunk_that_passes_allocates_nothing() {
     let mut reply = native(Api::Messages, Wire::Anthropic);
     let cost = cost(&mut *reply, &[START.into()], &delta(" word").into(), 1000);
     assert_eq!(cost.count_total, 0, "messages: {cost:?}");
+}
+
+#[test]
+fn text_that_is_kept_for_counting_grows_by_doubling() {
+    let role = Bytes::from(chunk(r#"{"role":"assistant","content":""}"#));
+    let word = Bytes::from(chunk(r#"{"content":" word"}"#));
+    let context = ReplyContext { encoding: Some(Encoding::O200k), ..context(true) };
+    let mut reply = Api::Chat.stream(Wire::OpenAi, Memo::default(), context);
+    let cost = cost(&mut *reply, std::slice::from_ref(&role), &word, 20_000);
+    // 100 KB out of 64 bytes.
+    assert!(cost.count_total <= 12, "{cost:?}");
+    assert!(cost.bytes_current <= 128 << 10, "{cost:?}");
 }
 
 #[test]

@@ -188,16 +188,27 @@ fn standing(rule: &Rule, numbers: &[i64]) -> Option<Standing> {
     Some(Standing { limit, used, held, remaining, reset })
 }
 
-/// The alerts in a settlement's answer: which rule, and what is used of it.
-pub fn alerts(call: &Call, value: Value) -> Vec<(Arc<Rule>, u64)> {
+/// What a settlement's answer says of one budget.
+#[derive(Debug, Clone)]
+pub struct Total {
+    /// Which.
+    pub rule: Arc<Rule>,
+    /// What all nodes have used of it.
+    pub used: u64,
+    /// It has reached its threshold just now.
+    pub alert: bool,
+}
+
+/// Reads a settlement's answer.
+pub fn totals(call: &Call, value: Value) -> Vec<Total> {
     let Value::Array(items) = value else { return Vec::new() };
     let numbers: Vec<i64> = items.into_iter().skip(1).filter_map(number).collect();
-    let read = |pair: &[i64]| {
-        let &[place, used] = pair else { return None };
-        let rule = call.rules.get(usize::try_from(place).ok()?.checked_sub(1)?)?;
-        Some((rule.clone(), u64::try_from(used).ok()?))
+    let read = |numbers: &[i64]| {
+        let &[place, used, alert] = numbers else { return None };
+        let rule = call.rules.get(usize::try_from(place).ok()?.checked_sub(1)?)?.clone();
+        Some(Total { rule, used: u64::try_from(used).ok()?, alert: alert == 1 })
     };
-    numbers.chunks(2).filter_map(read).collect()
+    numbers.chunks(3).filter_map(read).collect()
 }
 
 fn text(value: Value) -> Option<String> {

@@ -1,8 +1,8 @@
 //! The connection to Redis: kept, watched by signs of life, and the one task that tells Redis what
 //! is settled.
 
-use super::call::{Call, alerts};
-use super::{Alert, Remote};
+use super::Remote;
+use super::call::Call;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::sync::Arc;
@@ -198,9 +198,7 @@ async fn together(remote: &Arc<Remote>, link: &Arc<Link>, calls: Vec<Call>) -> V
         let Ok((call, answer)) = done else { continue };
         match answer {
             Ok(Ok(value)) => {
-                for (rule, used) in alerts(&call, value) {
-                    (remote.hooks.alert)(&Alert { rule, used });
-                }
+                remote.heard(&call, value);
                 remote.told();
             }
             // What the server itself refuses would be refused again.

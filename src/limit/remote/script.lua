@@ -210,10 +210,9 @@ for i, r in ipairs(rules) do
                 redis.call('HINCRBY', r.state, string.format('%.0f', r.part), string.format('%.0f', r.n))
             elseif r.kind == 'm' and r.period == r.this then
                 r.used = r.used + r.n
-                if r.alert and r.used >= r.alert and r.told ~= '1' then
-                    r.told = '1'
-                    reply[#reply + 1], reply[#reply + 2] = i, r.used
-                end
+                local due = 0
+                if r.alert and r.used >= r.alert and r.told ~= '1' then r.told, due = '1', 1 end
+                reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = i, r.used, due
             end
         end
     end

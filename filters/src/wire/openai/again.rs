@@ -3,6 +3,7 @@
 
 use super::chunk::{Chunk, Few, Said};
 use super::members::Text;
+use crate::line::is_plain;
 use crate::tokens::Channel;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -87,22 +88,17 @@ impl Again {
                 // The padding is the last string, and has no quote in it.
                 let open = memchr::memrchr(b'"', rest.as_bytes())? + 1;
                 let (rest, padding) = rest.split_at_checked(open)?;
-                padding.bytes().all(is_plain).then_some(rest)?
+                is_plain(padding).then_some(rest)?
             }
         };
         let text = rest.strip_suffix(self.after.as_str())?;
-        if text.bytes().all(is_plain) {
+        if is_plain(text) {
             return Some((Cow::Borrowed(text), text.len()));
         }
         // With the quotes around it: escapes are read, and a quote inside is no such chunk.
         let quoted = json.get(self.before.len() - 1..self.before.len() + text.len() + 1)?;
         Some((serde_json::from_str::<Text<'_>>(quoted).ok()?.0, text.len()))
     }
-}
-
-/// Stands for itself in a JSON string.
-fn is_plain(byte: u8) -> bool {
-    byte >= 0x20 && byte != b'"' && byte != b'\\'
 }
 
 /// The one text of a delta that says nothing else.

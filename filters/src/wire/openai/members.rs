@@ -1,5 +1,6 @@
 //! A JSON object as its members in order, values unread: what is not understood stays as it came.
 
+use crate::chat::raw;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -82,7 +83,7 @@ impl<'a> Members<'a> {
 
 /// The string, if the value is one.
 pub(super) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
+    raw::text(value).map(|text| text.0)
 }
 
 /// The elements, if the value is an array.
