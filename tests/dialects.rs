@@ -334,6 +334,14 @@ async fn who_thinks_gets_its_thoughts_back_within_an_agents_tool_loop() {
                 {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": "call_1", "output": "r"}]}),
         ),
+        (
+            "/v1/chat/completions",
+            json!({"model": "m", "messages": [
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": "call_1",
+                    "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "r"}]}),
+        ),
     ];
     for preset in ["deepseek", "moonshot", "zhipu"] {
         let a = answering(Answer::default()).await;
@@ -343,7 +351,9 @@ async fn who_thinks_gets_its_thoughts_back_within_an_agents_tool_loop() {
             let reply = weir.ask(&Ask::post(path, body)).await;
             assert_eq!(reply.status(), 200, "{preset} {path}: {}", reply.text());
             let sent = a.requests().pop().unwrap().request.json();
-            assert_eq!(sent["messages"][1]["reasoning_content"], "hm", "{preset} {path}: {sent}");
+            // Clients of OpenAI's chat keep none; a call without any is answered 400.
+            let want = if path.contains("chat") { " " } else { "hm" };
+            assert_eq!(sent["messages"][1]["reasoning_content"], want, "{preset} {path}: {sent}");
             assert_eq!(sent["messages"][1]["tool_calls"][0]["id"], "call_1", "{preset} {path}");
         }
     }

@@ -142,7 +142,7 @@ fn reasoning_comes_back_within_tool_loops_where_the_provider_wants_it() {
 
 /// DeepSeek and Kimi answer 400 to a call without the member, whoever made it.
 #[test]
-fn who_wants_reasoning_back_gets_the_member_though_nothing_was_thought() {
+fn who_wants_reasoning_back_gets_the_member_though_nobody_kept_it() {
     let call = json!([{"role": "user", "content": "go"},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "x"}]);
@@ -151,13 +151,18 @@ fn who_wants_reasoning_back_gets_the_member_though_nothing_was_thought() {
             {"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
         {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "c", "content": "x"}]}]);
+    let chat = json!([{"role": "user", "content": "go"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"}]);
     let quirks = Quirks { reasoning_back: true, ..Quirks::default() };
     let to = To { quirks, ..To::new(Wire::OpenAi) };
     for (api, body) in [
         (Api::Responses, with("input", call)),
         (Api::Messages, json!({"model": "m", "max_tokens": 9, "messages": turns})),
+        (Api::Chat, json!({"model": "m", "messages": chat})),
     ] {
-        assert_eq!(to.ask(api, &body).0["messages"][1]["reasoning_content"], "", "{api:?}");
+        assert_eq!(to.ask(api, &body).0["messages"][1]["reasoning_content"], " ", "{api:?}");
         let plain = To::new(Wire::OpenAi).ask(api, &body).0;
         assert!(plain["messages"][1].get("reasoning_content").is_none(), "{api:?}");
     }

@@ -42,15 +42,13 @@ impl Target {
         }
     }
 
-    /// Writes the thoughts of a turn with calls where they go back; true where they are lost. Who
-    /// wants reasoning back wants it within tool loops, and there the member itself, though nothing
-    /// was thought (api-docs.deepseek.com/guides/thinking_mode: else it is a 400).
+    /// Writes the thoughts of a turn with calls where they go back: who wants them wants them in
+    /// tool loops (api-docs.deepseek.com/guides/thinking_mode). True where they are lost.
     pub(in crate::dialect) fn recall(&self, thoughts: &str, out: &mut Vec<u8>) -> bool {
-        let back = self.reasoning_back && !(self.rich && thoughts.is_empty());
-        if back {
+        if self.reasoning_back && !thoughts.is_empty() {
             put_member(out, "reasoning_content", thoughts);
         }
-        !back && !thoughts.is_empty()
+        !self.reasoning_back && !thoughts.is_empty()
     }
 }
 

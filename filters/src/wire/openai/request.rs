@@ -37,6 +37,10 @@ pub(in crate::wire) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, Ap
             (messages, gone) = (Some(kept), names);
         }
     }
+    if let Some(member) = peek.find("messages").filter(|_| ask.quirks.reasoning_back) {
+        let raw = messages.as_deref().unwrap_or_else(|| peek.value(member));
+        messages = history::recalled(raw).or(messages);
+    }
     if let Some(messages) = messages {
         edits.set("messages", messages);
     }
