@@ -165,6 +165,7 @@ async fn what_does_not_fit_is_refused_with_every_fault() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(64), "{arguments:?}: {said}");
         assert!(said.contains(says), "{arguments:?}: {said}");
+        assert_eq!(said.trim().lines().count(), 1, "{arguments:?}, said once: {said}");
     }
     cli(&weir, &["keys", "create", "--name", "x"]);
     assert_eq!(weir.cli(&["keys", "create", "--name", "x"]).status.code(), Some(64), "taken");
