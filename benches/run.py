@@ -1,23 +1,27 @@
 """weir with everything on beside a bare Pingora pass-through, in one run; writes README's table.
 
-    benches/run.py [--rounds 5] [--seconds 4] [--only small,big] [--profile quick]
-                   [--no-write] [--no-criterion]
+    benches/run.py [--rounds 5] [--seconds 4] [--only small,big,rules,keys] [--profile quick]
+                   [--keys 100000] [--no-write] [--no-criterion]
 
 CPU per request (user and system time of the process, from /proc) is the number to compare: unlike
 requests per second it hardly moves when something else runs on the machine. Ratios are taken
 within a round. The run fails when what it compares is not the same thing: other allocators, other
 profiles, requests that are not in the ledger, a spool that did not grow; when weir costs more than
-LIMIT times the floor; and when a key with rules costs more than RULES_LIMIT times one without.
+LIMIT times the floor; when a key with rules costs more than RULES_LIMIT times one without; and when
+a request among 100,000 keys of the store, all in use, costs more than KEYS_LIMIT times one among ten.
 """
 import argparse
 import glob
+import hashlib
 import http.client
 import json
 import os
 import platform
+import random
 import re
 import shutil
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -37,6 +41,10 @@ THREADS = 1
 LIMIT = 2.0
 # Times the CPU per request of the same without limits, windows and budgets.
 RULES_LIMIT = 1.1
+# Times the CPU per request among so few keys; what is left is a cache of the processor that holds ten
+# keys and their counters, and not a hundred thousand.
+KEYS_LIMIT = 1.1
+FEW_KEYS = 10
 # Threads that carry events to the disk and into the ledger.
 LEDGER_THREADS = ("weir-ledger", "weir-spool")
 # Requests sent one after another, of which each must be a row.
@@ -61,7 +69,7 @@ class Scenario:
     def file(self, folder, peer):
         path = os.path.join(folder, f"{peer}-{self.name}.json")
         with open(path, "w") as out:
-            out.write(body(self.name if peer == "weir" else self.model, self.stream, self.size))
+            out.write(body(self.model if peer == "floor" else self.name, self.stream, self.size))
         return path
 
     def path(self, peer):
@@ -81,7 +89,7 @@ SCENARIOS = [
 def build(profile):
     """One cargo call for both, so that they share profile, features and dependencies; where they are."""
     run(["cargo", "build", "--locked", "--profile", profile, "-p", "weir", "-p", "weir-floor"], cwd=ROOT)
-    binaries = os.path.join(TARGET, profile)
+    binaries = os.path.join(TARGET, "debug" if profile == "dev" else profile)
     for tool in ("mock", "load"):
         # A copy, marked as no member of this workspace: nothing is written outside of target/.
         copy = os.path.join(TOOLS, "src", tool)
@@ -95,8 +103,9 @@ def build(profile):
     return binaries
 
 
-def run(command, env=None, cwd=None):
-    return subprocess.run(command, cwd=cwd, env=os.environ | (env or {}), check=True, stdin=subprocess.DEVNULL)
+def run(command, env=None, cwd=None, quiet=False):
+    out = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, cwd=cwd, env=os.environ | (env or {}), check=True, stdin=subprocess.DEVNULL, stdout=out)
 
 
 def require(ok, what):
@@ -183,13 +192,39 @@ def rules():
             f'budgets = [{{ usd = 1000000.0, per = "day", alert = 0.8 }}]\n')
 
 
+# What each key of a store is held against, and nothing exhausts.
+KEY_DEFAULTS = ('[key_defaults]\nlimits = { rpm = 1000000000, tpm = 1000000000000 }\n'
+                'budgets = [{ usd = 1000000.0, per = "month" }]\n')
+
+
 class Weir(Peer):
-    def __init__(self, binary, folder, mock):
+    """With `keys`, a gateway with so many keys in its store, whose secrets are in `secrets`, shuffled."""
+
+    def __init__(self, binary, folder, mock, name="weir", keys=0):
         self.binary, self.folder, port = binary, folder, free_port()
-        self.config = os.path.join(folder, "weir.toml")
+        self.config, self.keys = os.path.join(folder, "weir.toml"), keys
         with open(self.config, "w") as out:
-            out.write(config(folder, port, free_port(), mock))
-        super().__init__("weir", port, [binary, "run", "--config", self.config], {}, folder)
+            out.write(config(folder, port, free_port(), mock) + (KEY_DEFAULTS if keys else ""))
+        if keys:
+            self.secrets = self.fill()
+        super().__init__(name, port, [binary, "run", "--config", self.config], {}, folder)
+
+    def fill(self):
+        """Copies of one key that weir itself made, written in one step: one command each would take hours."""
+        run([self.binary, "keys", "create", "--name", "model", "--config", self.config], quiet=True)
+        secrets = [f"sk-bench-{i}" for i in range(self.keys)]
+        with sqlite3.connect(os.path.join(self.folder, "weir.db")) as db:
+            definition, created = db.execute("SELECT definition, created FROM keys WHERE name = 'model'").fetchone()
+            db.executemany("INSERT INTO keys (id, name, definition, enabled, created) VALUES (?1, ?1, ?2, 1, ?3)",
+                           ((f"key-{i}", definition, created) for i in range(self.keys)))
+            db.executemany("INSERT INTO key_secrets (hash, key_id) VALUES (?, ?)",
+                           ((hashlib.sha256(s.encode()).digest(), f"key-{i}") for i, s in enumerate(secrets)))
+        db.close()
+        random.shuffle(secrets)
+        path = os.path.join(self.folder, "secrets")
+        with open(path, "w") as out:
+            out.write("\n".join(secrets) + "\n")
+        return path
 
     def report(self):
         command = [self.binary, "report", "--by", "status", "--format", "json", "--config", self.config]
@@ -206,11 +241,13 @@ class Weir(Peer):
 
 # ------------------------------------------------------------------------------------ measuring
 def measure(peer, scenario, folder, seconds, key=KEY):
+    """`key` is a secret, or `@` and a file of them, which are used in turn."""
     file, path = scenario.file(folder, peer.name), scenario.path(peer.name)
     if scenario.tool == "wrk":
         url = f"http://127.0.0.1:{peer.port}{path}"
+        who = ["@keys", key[1:]] if key.startswith("@") else ["Authorization", f"Bearer {key}"]
         command = ["wrk", "-t1", f"-c{scenario.connections}", f"-d{seconds}s", "--timeout", "30s", "-s",
-                   os.path.join(ROOT, "benches/wrk/post.lua"), url, "--", file, "Authorization", f"Bearer {key}"]
+                   os.path.join(ROOT, "benches/wrk/post.lua"), url, "--", file, *who]
     else:
         command = [os.path.join(TOOLS, "release/load"), f"127.0.0.1:{peer.port}", path, str(scenario.connections),
                    str(seconds), file, f"Authorization: Bearer {key}"]
@@ -261,6 +298,23 @@ def ruled(weir, folder, turn, seconds):
     return got
 
 
+def touch(weir, folder, seconds):
+    """Until every key of a store was used: its counters are there, as in a gateway that runs for long."""
+    seen = 0
+    while seen < weir.keys:
+        seen += measure(weir, SCENARIOS[0], folder, seconds, "@" + weir.secrets)["requests"]
+
+
+def crowded(few, many, folder, turn, seconds):
+    """Small JSON of ten keys and of many, each used in turn, in turns: the CPU per request of each."""
+    pair = [("few", few), ("many", many)]
+    got = {}
+    for name, weir in pair if turn % 2 == 0 else pair[::-1]:
+        got[name] = booked(weir, SCENARIOS[0], folder, seconds, "@" + weir.secrets)
+        print(f"{turn} {weir.keys:8} keys   {got[name]['path_us']:7.1f} µs  {got[name]['rps']:8.0f}/s", flush=True)
+    return got
+
+
 def criterion():
     """What criterion says of each benchmark: its middle estimate."""
     command = ["cargo", "bench", "--locked", "-p", "weir-benches", "--", "--quick", "--noplot"]
@@ -271,15 +325,16 @@ def criterion():
 
 
 # ------------------------------------------------------------------------------------ telling
-def of_rules(pairs):
-    """The table of what rules cost, and how many times as much as without."""
+def of_pairs(pairs, told):
+    """A table of two that were measured in turns, and how many times the first the second costs."""
     middle = lambda name, key: statistics.median(pair[name][key] for pair in pairs)
-    ratio = statistics.median(pair["with"]["path_us"] / pair["without"]["path_us"] for pair in pairs)
-    row = lambda title, name, times: (f"| {title} | {middle(name, 'path_us'):.0f} | {times} | {middle(name, 'ledger_us'):.1f} | "
+    (first, _), (second, _) = told
+    ratio = statistics.median(pair[second]["path_us"] / pair[first]["path_us"] for pair in pairs)
+    row = lambda title, name, times: (f"| small JSON, {title} | {middle(name, 'path_us'):.0f} | {times} | {middle(name, 'ledger_us'):.1f} | "
                                       f"{middle(name, 'p50_us') / 1000:.2f} ms | {middle(name, 'p99_us') / 1000:.2f} ms |")
-    return ["", "| | weir, CPU µs/request | × without | ledger threads | p50 | p99 |", "| --- | --- | --- | --- | --- | --- |",
-            row("small JSON, without limits and budgets", "without", "1"),
-            row("small JSON, held against ten rules of a key and its owners", "with", f"**{ratio:.2f}**")], ratio
+    (_, one), (_, other) = told
+    return ["", "| | weir, CPU µs/request | × the first | ledger threads | p50 | p99 |", "| --- | --- | --- | --- | --- | --- |",
+            row(one, first, "1"), row(other, second, f"**{ratio:.2f}**")], ratio
 
 
 def table(results, micro, rss, rounds, seconds):
@@ -321,14 +376,16 @@ def main():
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=4)
     options.add_argument("--profile", default="release", help="quick builds faster; only release is written to README")
-    options.add_argument("--only", default=",".join([s.name for s in SCENARIOS] + ["rules"]))
+    options.add_argument("--only", default=",".join([s.name for s in SCENARIOS] + ["rules", "keys"]))
+    options.add_argument("--keys", type=int, default=100_000, help="how many are set against ten")
     options.add_argument("--no-write", action="store_true")
     options.add_argument("--no-criterion", action="store_true")
     asked = options.parse_args()
     require(os.path.isdir(HARNESS), f"the load tools are not at {HARNESS} (WEIR_HARNESS says where)")
     binaries = build(asked.profile)
-    scenarios = [s for s in SCENARIOS if s.name in asked.only.split(",")]
-    results, pairs = {s.name: {"floor": [], "weir": []} for s in scenarios}, []
+    only = asked.only.split(",")
+    scenarios = [s for s in SCENARIOS if s.name in only]
+    results, pairs, crowds = {s.name: {"floor": [], "weir": []} for s in scenarios}, [], []
     peers = []
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         try:
@@ -338,6 +395,10 @@ def main():
             peers.append(Peer("floor", floor, [os.path.join(binaries, "weir-floor")], env, folder))
             peers.append(Weir(os.path.join(binaries, "weir"), folder, mock))
             _, floor, weir = peers
+            for name, keys in [("few", FEW_KEYS), ("many", asked.keys)] if "keys" in only else []:
+                os.mkdir(own := os.path.join(folder, name))
+                peers.append(Weir(os.path.join(binaries, "weir"), own, mock, name, keys))
+                touch(peers[-1], folder, asked.seconds)
             exact(weir)
             measure(floor, SCENARIOS[0], folder, 1)  # both are warm now
             for turn in range(asked.rounds):
@@ -347,21 +408,27 @@ def main():
                         got = how(peer, scenario, folder, asked.seconds)
                         results[scenario.name][name].append(got)
                         print(f"{turn} {scenario.name:8} {name:6} {got['path_us']:7.1f} µs  {got['rps']:8.0f}/s", flush=True)
-                if "rules" in asked.only.split(","):
+                if "rules" in only:
                     pairs.append(ruled(weir, folder, turn, asked.seconds))
+                if "keys" in only:
+                    crowds.append(crowded(*peers[-2:], folder, turn, asked.seconds))
             rss = {"floor": floor.peak_rss_mb(), "weir": weir.peak_rss_mb()}
         finally:
             for peer in reversed(peers):
                 peer.stop()
     micro = [] if asked.no_criterion else criterion()
     text, worst = table(results, micro, rss, asked.rounds, asked.seconds)
-    more, times = of_rules(pairs) if pairs else ([], 0)
-    text = "\n".join([text, *more])
+    ruling = [("without", "without limits and budgets"), ("with", "held against ten rules of a key and its owners")]
+    crowding = [("few", f"of {FEW_KEYS} keys in the store, in random order"), ("many", f"of {asked.keys:,} keys in the store, in random order")]
+    more, times = of_pairs(pairs, ruling) if pairs else ([], 0)
+    rest, crowd = of_pairs(crowds, crowding) if crowds else ([], 0)
+    text = "\n".join([text, *more, *rest])
     print(f"\n{text}")
     if not asked.no_write and asked.profile == "release":
         write(text)
     require(worst <= LIMIT, f"the request path costs {worst:.2f} times the floor, more than {LIMIT}")
     require(times <= RULES_LIMIT, f"a key with rules costs {times:.2f} times one without, more than {RULES_LIMIT}")
+    require(crowd <= KEYS_LIMIT, f"a request among {asked.keys} keys costs {crowd:.2f} times one among {FEW_KEYS}, more than {KEYS_LIMIT}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ mod money;
 mod papers;
 mod parts;
 mod start;
+mod stored;
 
 use std::path::Path;
 use weir::config::{self, Fault, Loaded};

@@ -286,6 +286,98 @@ async fn audio_is_handed_on_as_a_form_and_back_as_it_is() {
 }
 
 #[tokio::test]
+async fn what_a_gathered_stream_says_is_booked_and_its_error_found() {
+    let delta = "data: {\"type\":\"transcript.text.delta\",\"delta\":\"hel\"}\n\n";
+    let done = "data: {\"type\":\"transcript.text.done\",\"text\":\"hello\",\
+                \"usage\":{\"type\":\"tokens\",\"input_tokens\":14,\"output_tokens\":3}}\n\n";
+    let events = |text: String| {
+        let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+        vec![Action::Whole(200, headers, text.into())]
+    };
+    let failed = format!("{delta}data: {{\"error\":{{\"message\":\"boom\"}}}}\n\n");
+    let form = "--XX\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n\
+                --XX\r\nContent-Disposition: form-data; name=\"stream\"\r\n\r\ntrue\r\n--XX--\r\n";
+    for (sent, status, tokens) in
+        [(format!("{delta}{done}"), 200, 14), (failed, 502, 0), (delta.to_owned(), 502, 0)]
+    {
+        let heard = provider(fixed(events(sent.clone()))).await;
+        let weir = gateway(&toml::simple(&heard)).await;
+        let ask = Ask::raw("POST", "/v1/audio/transcriptions", form.into())
+            .with("content-type", "multipart/form-data; boundary=XX")
+            .key(crate::harness::KEY);
+        let reply = weir.ask(&ask).await;
+        assert_eq!(reply.status(), status, "{sent}");
+        assert!(status != 200 || reply.body() == sent.as_bytes(), "as it came");
+        let event = weir.event().await;
+        assert_eq!(event["input_tokens"], tokens, "{sent}: {event:#}");
+    }
+}
+
+#[tokio::test]
+async fn who_thinks_gets_its_thoughts_back_within_an_agents_tool_loop() {
+    let loops = [
+        (
+            "/v1/messages",
+            json!({"model": "m", "max_tokens": 100, "messages": [
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": ""},
+                    {"type": "tool_use", "id": "call_1", "name": "f", "input": {}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "call_1", "content": "r"}]}]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "m", "input": [
+                {"role": "user", "content": "go"},
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+                {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "call_1", "output": "r"}]}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"model": "m", "messages": [
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": "call_1",
+                    "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "r"}]}),
+        ),
+    ];
+    for preset in ["deepseek", "moonshot", "zhipu"] {
+        let a = answering(Answer::default()).await;
+        let text = toml::custom("a", preset, &a.url(), "") + &toml::model("m", &["a/up-model"]);
+        let weir = gateway(&(text + &toml::key())).await;
+        for (path, body) in &loops {
+            let reply = weir.ask(&Ask::post(path, body)).await;
+            assert_eq!(reply.status(), 200, "{preset} {path}: {}", reply.text());
+            let sent = a.requests().pop().unwrap().request.json();
+            // Clients of OpenAI's chat keep none; a call without any is answered 400.
+            let want = if path.contains("chat") { " " } else { "hm" };
+            assert_eq!(sent["messages"][1]["reasoning_content"], want, "{preset} {path}: {sent}");
+            assert_eq!(sent["messages"][1]["tool_calls"][0]["id"], "call_1", "{preset} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn rerank_reaches_cohere_and_is_charged_by_the_search() {
+    let reply = json!({"id": "r", "results": [{"index": 1, "relevance_score": 0.9}],
+        "meta": {"billed_units": {"search_units": 1}}});
+    let a = provider(fixed(vec![Action::json(200, &reply)])).await;
+    let table = toml::custom("a", "cohere", &a.url(), "");
+    let table = table.replace("output = 2.0", "output = 2.0, per_request = 0.002");
+    let weir = gateway(&(table + &toml::key())).await;
+    let body = json!({"model": "a/up-model", "query": "q", "documents": ["x", "y"], "top_n": 1});
+    assert_eq!(weir.ask(&Ask::post("/v1/rerank", &body)).await.json(), reply);
+    let seen = a.requests().remove(0).request;
+    assert!(seen.route().ends_with("/rerank"), "{}", seen.route());
+    let sent: Value = serde_json::from_slice(&seen.body).unwrap();
+    assert_eq!((&sent["model"], &sent["documents"]), (&json!("up-model"), &json!(["x", "y"])));
+    let event = weir.event().await;
+    assert_eq!((&event["cost_nano_usd"], &event["input_tokens"]), (&json!(2_000_000), &json!(0)));
+}
+
+#[tokio::test]
 async fn cached_tokens_are_told_and_charged_apart_in_every_dialect() {
     let usage = Usage { input: 1000, cached: 800, output: 10, reasoning: 0 };
     let answer = Answer { usage: Some(usage), ..Answer::default() };

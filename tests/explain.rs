@@ -137,6 +137,12 @@ async fn every_step_from_alias_to_rejected_target_is_told() {
     }
     assert_eq!((a.count(), b.count()), (0, 0), "a dry run asks nobody");
     assert!(!weir.path().join("spool").exists(), "and leaves nothing");
+    let counting = json!({"model": "m", "max_tokens": 9, "messages": [
+        {"role": "user", "content": "hi"}]});
+    std::fs::write(&file, counting.to_string()).unwrap();
+    let counts = [&arguments[..], &["--json", "--endpoint", "/v1/messages/count_tokens"]].concat();
+    let told = explained(&weir.cli(&counts));
+    assert_eq!((&told["request"], &told["refused"]), (&Value::Null, &Value::Null), "{told:#}");
 }
 
 #[tokio::test]

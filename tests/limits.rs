@@ -379,3 +379,16 @@ async fn a_key_that_runs_into_a_limit_rests_where_its_owner_says_so() {
     assert_eq!(near.ask(&by("other", "", 5)).await.status(), 200);
     assert_eq!(far.count(), 2);
 }
+
+#[tokio::test]
+async fn a_failure_s_headers_say_what_is_left_once_its_hold_is_back() {
+    let (far, near) = world(&[("k", "limits = { rpm = 1000, tpm = 10000 }")], "").await;
+    let reply = near.ask(&by("k", "status=500", 5000)).await;
+    assert_eq!((reply.status(), far.count()), (502, 1));
+    let left = |what: &str| -> u64 {
+        let name = format!("x-ratelimit-remaining-{what}");
+        reply.header(&name).unwrap().parse().unwrap()
+    };
+    assert_eq!((left("tokens"), left("requests")), (10_000, 999), "no token of it was used");
+    assert_eq!(reply.header("x-ratelimit-reset-tokens"), Some("0ms"));
+}

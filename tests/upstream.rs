@@ -1,5 +1,6 @@
 //! The way to a provider: TLS, proxies, several addresses, HTTP/2, and replies of odd framing.
 
+mod names;
 mod proxies;
 mod replies;
 mod secure;

@@ -1,9 +1,22 @@
--- wrk -s post.lua URL -- BODY_FILE [HEADER VALUE]...
--- Posts a file, and counts every reply that is no 200, or a stream without its end.
+-- wrk -s post.lua URL -- BODY_FILE [HEADER VALUE]... [@keys FILE]
+-- Posts a file, with the keys of the other one in turn, and counts every reply that is no 200, or a stream without its end.
 local threads = {}
 
 function setup(thread)
   table.insert(threads, thread)
+end
+
+-- Every request is made when it is sent, with the next key of the file.
+local function in_turn(path)
+  local keys, at = {}, 0
+  for key in io.lines(path) do
+    table.insert(keys, "Bearer " .. key)
+  end
+  function request()
+    at = at % #keys + 1
+    wrk.headers["Authorization"] = keys[at]
+    return wrk.format()
+  end
 end
 
 function init(arguments)
@@ -12,7 +25,11 @@ function init(arguments)
   file:close()
   wrk.headers["Content-Type"] = "application/json"
   for i = 2, #arguments - 1, 2 do
-    wrk.headers[arguments[i]] = arguments[i + 1]
+    if arguments[i] == "@keys" then
+      in_turn(arguments[i + 1])
+    else
+      wrk.headers[arguments[i]] = arguments[i + 1]
+    end
   end
   stream = wrk.body:find('"stream":true', 1, true) ~= nil
   bad, seen = 0, 0

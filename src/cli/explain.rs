@@ -104,7 +104,8 @@ fn dry_run(path: Option<&Path>, key: &str, args: &Explain) -> u8 {
     let Some((endpoint, api)) = dry::endpoint(named) else {
         return fail(&format!("there is no endpoint {named:?}"), EXIT_USAGE);
     };
-    let shows = body.is_some();
+    // Counting tokens asks no provider.
+    let shows = body.is_some() && api != Api::CountTokens;
     let question = Question {
         key: key.to_owned(),
         endpoint,

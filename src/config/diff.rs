@@ -2,13 +2,15 @@
 
 use super::Snapshot;
 use crate::access::Key;
+use crate::limit::{Exhausted, Owner, Rule, Scope};
 use crate::route::{Model, Offer, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a key or model has, in words, by `keys.NAME` or `models."NAME"`.
+/// What a key, model or owner has, in words, by `keys.NAME`, `models."NAME"`, `teams.NAME`.
 type Facts = BTreeMap<String, BTreeSet<String>>;
 
-/// What keys and models gain (`+`) or lose (`-`), one a line; empty when nothing changes.
+/// What keys, models and owners of limits gain (`+`) or lose (`-`), one a line; empty when nothing
+/// changes.
 #[must_use]
 pub fn diff(old: &Snapshot, new: &Snapshot) -> String {
     let (old, new) = (facts(old), facts(new));
@@ -61,7 +63,44 @@ fn facts(snapshot: &Snapshot) -> Facts {
         known.extend(model.iter().flat_map(|m| of_model(m)));
     }
     priced(routes, &mut out);
+    limited(snapshot, &mut out);
     out
+}
+
+/// Limits, windows and budgets of every owner.
+fn limited(snapshot: &Snapshot, out: &mut Facts) {
+    for (owner, spec) in snapshot.rules.specs() {
+        let rules = snapshot.rules.of(owner.scope, &owner.name).map(|rule| of_rule(rule));
+        let all: Vec<String> = rules.chain(spec.said_of_largest()).collect();
+        if !all.is_empty() {
+            out.entry(table_of(owner)).or_default().extend(all);
+        }
+    }
+}
+
+/// The table of config that an owner has.
+fn table_of(owner: &Owner) -> String {
+    let tables = match owner.scope {
+        Scope::Gateway => return "server".into(),
+        Scope::Department => "departments",
+        Scope::Team => "teams",
+        Scope::User => "users",
+        Scope::Key => "keys",
+    };
+    super::value::join(tables, &owner.name)
+}
+
+fn of_rule(rule: &Rule) -> String {
+    let part = |millionths: u32| f64::from(millionths) / 1e6;
+    let mut said = rule.said();
+    let mut add = |words: String| said = format!("{said}, {words}");
+    rule.alert.iter().for_each(|at| add(format!("alert at {}", part(*at))));
+    rule.downgrade.iter().for_each(|d| add(format!("from {} on {}", part(d.at), d.to)));
+    rule.penalty.iter().for_each(|rest| add(format!("penalty {} s", rest.as_secs_f64())));
+    if rule.exhausted == Exhausted::Cut {
+        add("cuts streams".into());
+    }
+    said
 }
 
 fn of_key(key: &Key, names: &[String]) -> BTreeSet<String> {
@@ -74,6 +113,11 @@ fn of_key(key: &Key, names: &[String]) -> BTreeSet<String> {
     facts.extend(key.user.iter().map(|u| format!("user {u}")));
     facts.extend(key.expires.iter().map(|at| format!("expires {at}")));
     facts.extend(key.aliases.iter().map(|(from, to)| format!("alias {from} = {to}")));
+    facts.extend(key.tags.iter().map(|tag| format!("tag {tag}")));
+    facts.extend(key.max_tier.iter().map(|tier| format!("max_budget_tier {tier}")));
+    if key.end_users {
+        facts.insert("end users are believed".into());
+    }
     if key.enabled {
         facts.insert("enabled".into());
     }

@@ -9,7 +9,7 @@ use crate::limit::{Owner, Rules, Scope, Spec};
 use crate::store::keys::KeyRow;
 use jiff::Timestamp;
 use serde_json::Value as Json;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,9 +47,37 @@ pub struct Minted {
 #[must_use]
 pub fn mint(snapshot: &Snapshot, rows: &[KeyRow]) -> Minted {
     let mut minted = Minted { keys: Keys::default(), rules: snapshot.rules.clone() };
-    let names: HashSet<&str> = snapshot.keys.0.values().map(|key| key.name.as_str()).collect();
-    for row in rows {
-        let taken = names.contains(row.name.as_str());
+    minted.add(snapshot, rows.iter());
+    minted
+}
+
+/// The same after rows have changed, from what `old` ones were compiled to under this config. Of a
+/// hundred thousand keys those that are as they were cost nothing.
+#[must_use]
+pub fn mint_again(snapshot: &Snapshot, minted: &Minted, old: &[KeyRow], rows: &[KeyRow]) -> Minted {
+    fn by_id(rows: &[KeyRow]) -> HashMap<&str, &KeyRow> {
+        rows.iter().map(|row| (row.id.as_str(), row)).collect()
+    }
+    let (before, after) = (by_id(old), by_id(rows));
+    let mut again = Minted { keys: minted.keys.clone(), rules: minted.rules.clone() };
+    for row in old.iter().filter(|row| after.get(row.id.as_str()) != Some(row)) {
+        row.secrets.iter().for_each(|secret| drop(again.keys.0.remove(&secret.hash)));
+        again.rules.remove(&Owner::new(Scope::Key, &row.id));
+    }
+    again.add(snapshot, rows.iter().filter(|row| before.get(row.id.as_str()) != Some(row)));
+    again
+}
+
+impl Minted {
+    fn add<'r>(&mut self, snapshot: &Snapshot, rows: impl Iterator<Item = &'r KeyRow>) {
+        let names: HashSet<&str> = snapshot.keys.0.values().map(|key| key.name.as_str()).collect();
+        for row in rows {
+            self.add_one(snapshot, row, names.contains(row.name.as_str()));
+        }
+    }
+
+    /// `taken`: config defines a key of this name.
+    fn add_one(&mut self, snapshot: &Snapshot, row: &KeyRow, taken: bool) {
         let (mut key, spec, faults) = one(snapshot, row, true);
         if taken {
             log::warn!("key {:?} of the store is off: config defines one of its name", row.name);
@@ -58,19 +86,16 @@ pub fn mint(snapshot: &Snapshot, rows: &[KeyRow]) -> Minted {
             log::warn!("key {:?} of the store is off: {}: {}", row.name, fault.key, fault.message);
         }
         key.enabled = row.enabled && !taken && faults.is_empty();
-        let owner = Owner::new(Scope::Key, &row.id);
-        if minted.rules.add(&owner, spec).is_err() {
+        if self.rules.add(&Owner::new(Scope::Key, &row.id), spec).is_err() {
             key.enabled = false;
         }
-        if let Some(user) =
-            key.user.as_ref().filter(|u| !minted.rules.knows(Scope::User, u.as_str()))
-        {
+        let user = key.user.as_ref();
+        if let Some(user) = user.filter(|u| !self.rules.knows(Scope::User, u.as_str())) {
             // Without a table a user has the defaults, which are sound by themselves.
-            let _ = minted.rules.add(&Owner::new(Scope::User, user.as_str()), Spec::default());
+            let _ = self.rules.add(&Owner::new(Scope::User, user.as_str()), Spec::default());
         }
-        secrets(&mut minted.keys, key, row);
+        secrets(&mut self.keys, key, row);
     }
-    minted
 }
 
 /// A key opens by each of its secrets; one in its days of grace ends earlier than the key.

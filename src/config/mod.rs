@@ -32,7 +32,7 @@ pub use check::{Report, check, check_preset, init, init_with};
 pub use diff::{diff, needs_restart};
 pub use flood::Net;
 pub use keys::Owners;
-pub use minted::{Minted, faults as key_faults, mint};
+pub use minted::{Minted, faults as key_faults, mint, mint_again};
 pub use tls::{Identity, Tls};
 pub use units::duration;
 pub use vault::read_vault;

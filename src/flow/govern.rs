@@ -151,7 +151,7 @@ impl Ticket {
 
     /// The part of Redis' keys that decides where they lie: a team's rules and its keys' are
     /// together.
-    fn tag(&self) -> String {
+    pub(super) fn tag(&self) -> String {
         let Some(key) = self.key.as_deref() else { return String::new() };
         match &key.team {
             Some(team) => format!("team:{team}"),
@@ -181,9 +181,7 @@ impl Ticket {
 
     /// Books what was used in place of what was held; what nobody was asked for comes back whole.
     pub fn settle(&mut self, measured: &Measured) {
-        let tried = |error: Option<&str>| error != Some("connect");
-        let asked = self.running.as_ref().is_some_and(|r| r.sent)
-            || self.record.attempts.iter().any(|a| tried(a.error.as_deref()));
+        let asked = self.asked();
         let Some(reservation) = self.taken.reservation.as_mut() else { return };
         let used = Used {
             requests: u64::from(asked),
@@ -193,6 +191,13 @@ impl Ticket {
         for alert in reservation.settle(&used, Now::read()) {
             self.gateway.alert(&alert);
         }
+    }
+
+    /// Whether any provider was asked.
+    fn asked(&self) -> bool {
+        let tried = |error: Option<&str>| error != Some("connect");
+        self.running.as_ref().is_some_and(|r| r.sent)
+            || self.record.attempts.iter().any(|a| tried(a.error.as_deref()))
     }
 
     /// What a model usually says is learned of its whole answers.
@@ -222,6 +227,15 @@ impl Ticket {
         }
     }
 
+    /// The same for an answer that says what failed: nothing is held any more.
+    #[must_use]
+    pub fn tightest_of_failure(&self) -> Tightest {
+        match &self.taken.reservation {
+            Some(held) => held.tightest_of_failure(self.asked(), Now::read()),
+            None => self.tightest(),
+        }
+    }
+
     pub(super) fn reserved_tokens(&self) -> u64 {
         let held = self.taken.reservation.as_ref();
         held.map_or(0, |r| r.reserved_tokens(&self.taken.ask))
@@ -237,8 +251,8 @@ pub(super) fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
     match *why {
         Why::Wait(wait) => {
             let text = format!(
-                "rate limit of {owner} reached: {name} {}; it resets in {} s",
-                rule.capacity(),
+                "rate limit of {owner} reached: {}; it resets in {} s",
+                rule.said(),
                 seconds(wait)
             );
             ApiError::new(code, text).after(wait)
@@ -266,10 +280,14 @@ pub(super) fn refused(refusal: &Refusal, now: Timestamp) -> ApiError {
             let at = resets.and_then(|at| Timestamp::from_second(at).ok());
             let when =
                 at.map_or_else(|| "it never resets".into(), |at| format!("it resets at {at}"));
+            // It may have something left, for smaller requests than this one.
+            let spent = used >= rule.capacity();
+            let state = if spent { "is spent" } else { "has too little left" };
             let text = format!(
-                "the budget of {owner} is spent: {amount} per {}, {} used and {} reserved for \
+                "the budget of {owner} {state}: {amount} per {}{}, {} used and {} reserved for \
                  running requests; {when}",
                 rule.per().unwrap_or_default(),
+                rule.narrowed(),
                 measure.show(used),
                 measure.show(held),
             );

@@ -2,7 +2,7 @@
 
 use super::{Gateway, spent};
 use crate::access::{Denied, Hash, Key};
-use crate::config::{Minted, Snapshot, mint};
+use crate::config::{Minted, Snapshot, mint, mint_again};
 use crate::limit::{Limits, Rules};
 use crate::store::keys::{self as rows, KeyRow, What};
 use crate::store::{self, Error};
@@ -71,23 +71,26 @@ impl StoreKeys {
         }
     }
 
-    /// Compiles what was read last under another config.
-    fn adopt(&self, snapshot: &Snapshot, state: &State, limits: &Limits) {
-        let minted = mint(snapshot, &state.rows);
+    /// Compiles what was read last: under another config whole, else what is not as in `old`.
+    fn adopt(&self, snapshot: &Snapshot, state: &State, old: Option<&[KeyRow]>, limits: &Limits) {
+        let minted = match old {
+            Some(old) => mint_again(snapshot, &self.load(), old, &state.rows),
+            None => mint(snapshot, &state.rows),
+        };
         limits.adopt(&minted.rules);
         self.now.store(Arc::new(minted));
     }
 }
 
 impl State {
-    /// Reads what has changed; true where keys have.
-    fn read(&mut self, path: &Path) -> Result<bool, Error> {
+    /// Reads what has changed; where keys have, those there were.
+    fn read(&mut self, path: &Path) -> Result<Option<Vec<KeyRow>>, Error> {
         let meta = std::fs::metadata(path).map_err(|_| Error::Missing(path.to_owned()))?;
         let file = (meta.dev(), meta.ino());
         if self.open.as_ref().is_none_or(|open| open.file != file) {
             self.open = Some(Open { db: store::open_read(path)?, file });
         }
-        let Some(open) = &mut self.open else { return Ok(false) };
+        let Some(open) = &mut self.open else { return Ok(None) };
         let sql = |e: rusqlite::Error| Error::of(path, &e);
         let vault = Some(rows::changes(&open.db, What::Vault).map_err(sql)?);
         let keys = Some(rows::changes(&open.db, What::Keys).map_err(sql)?);
@@ -101,11 +104,11 @@ impl State {
         self.told = self.told.or(vault);
         self.was_there = true;
         if self.keys == keys {
-            return Ok(false);
+            return Ok(None);
         }
         let (n, all) = rows::all(&mut open.db).map_err(sql)?;
-        (self.keys, self.rows) = (Some(n), all);
-        Ok(true)
+        self.keys = Some(n);
+        Ok(Some(std::mem::replace(&mut self.rows, all)))
     }
 }
 
@@ -127,12 +130,12 @@ impl Gateway {
     fn look(&self, state: &mut State) {
         let snapshot = self.snapshot.load_full();
         match state.read(&snapshot.store.path) {
-            Ok(changed) => {
+            Ok(old) => {
                 if self.keys.away.swap(false, Ordering::AcqRel) {
                     log::info!("the store is back");
                 }
-                if changed {
-                    self.keys.adopt(&snapshot, state, &self.limits);
+                if let Some(old) = old {
+                    self.keys.adopt(&snapshot, state, Some(&old), &self.limits);
                     spent::recall(self, &self.keys.load().rules, &snapshot.store.path);
                 }
             }
@@ -149,7 +152,7 @@ impl Gateway {
     /// Puts the store's keys in force under a new config, with it.
     pub(super) fn mint_under(&self, snapshot: Arc<Snapshot>) {
         let state = self.keys.state.lock();
-        self.keys.adopt(&snapshot, &state, &self.limits);
+        self.keys.adopt(&snapshot, &state, None, &self.limits);
         self.snapshot.store(snapshot);
     }
 

@@ -3,7 +3,7 @@
 use super::Gateway;
 use super::govern::owners;
 use super::ticket::Ticket;
-use crate::limit::{Measure, Now, Per, Rule, Scope, Standing};
+use crate::limit::{Caller, Measure, Now, Per, Rule, Scope, Standing};
 use crate::meter::report::{self, Owner, Spent};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,14 +22,15 @@ impl Ticket {
         };
         let now = Now::read();
         let rules = self.rules();
+        let zone = rules.zone.clone();
         // Not the gateway's own: its limits are nobody's business but its operator's.
         let (mut limits, mut budgets) = (Vec::new(), Vec::new());
-        for (scope, name) in owners(&key).skip(1) {
-            let (some, more) = stand(&self.gateway, rules.of(scope, name), now);
-            limits.extend(some);
-            budgets.extend(more);
+        let all = owners(&key).skip(1).flat_map(|(scope, name)| rules.of(scope, name)).cloned();
+        let caller = Caller { id: self.event_id.0.as_u128(), tag: self.tag() };
+        for (rule, standing) in self.gateway.limits.standings(all.collect(), &caller, now).await {
+            let list = if rule.is_budget() { &mut budgets } else { &mut limits };
+            list.push(line(&rule, &standing, now.wall));
         }
-        let zone = rules.zone.clone();
         let starts = [Per::Day, Per::Month].map(|per| per.at(now.wall, &zone).start);
         let (path, id) = (self.snapshot.store.path.clone(), key.id.clone());
         let read =
@@ -50,16 +51,9 @@ impl Ticket {
 /// How an owner's limits stand, and its budgets.
 #[must_use]
 pub fn standings(gateway: &Gateway, scope: Scope, name: &str) -> (Vec<Value>, Vec<Value>) {
-    stand(gateway, gateway.rules().of(scope, name), Now::read())
-}
-
-fn stand<'r>(
-    gateway: &Gateway,
-    rules: impl Iterator<Item = &'r Arc<Rule>>,
-    now: Now,
-) -> (Vec<Value>, Vec<Value>) {
+    let (now, rules) = (Now::read(), gateway.rules());
     let (mut limits, mut budgets) = (Vec::new(), Vec::new());
-    for rule in rules {
+    for rule in rules.of(scope, name) {
         let Some(standing) = gateway.limits.standing(rule, now) else { continue };
         let list = if rule.is_budget() { &mut budgets } else { &mut limits };
         list.push(line(rule, &standing, now.wall));
@@ -73,8 +67,11 @@ fn line(rule: &Arc<Rule>, standing: &Standing, now: Timestamp) -> Value {
         _ => json!(n),
     };
     let resets = standing.reset.and_then(|wait| now.checked_add(wait).ok());
+    // A period ends on a whole second, whatever the clocks of two machines make of it.
+    let whole = |at: Timestamp| at.round(jiff::Unit::Second).unwrap_or(at);
+    let resets = if rule.is_budget() { resets.map(whole) } else { resets };
     json!({
-        "rule": format!("{}: {}", rule.owner, rule.name),
+        "rule": format!("{}: {}{}", rule.owner, rule.name, rule.narrowed()),
         "limit": amount(standing.limit),
         "used": amount(standing.used),
         "held": amount(standing.held),

@@ -2,6 +2,7 @@
 
 use super::period::Period;
 use super::rule::{Kind, Rule};
+use super::standing::Standing;
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -58,23 +59,8 @@ pub struct Hold {
     pub period: i64,
 }
 
-/// How a rule stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// The most there ever is.
-    pub limit: u64,
-    /// Used and not yet refilled or reset.
-    pub used: u64,
-    /// Held for running requests; 0 in a bucket, where it is part of `used`.
-    pub held: u64,
-    /// What is left.
-    pub remaining: u64,
-    /// Until all of it is there again; absent where it never is.
-    pub reset: Option<Duration>,
-}
-
 /// A counter. A new one has nothing used.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum State {
     /// `debt` is in units times nanoseconds of the rule's period, so that no refill is rounded.
     Bucket { debt: u128, at: Instant },
@@ -88,8 +74,18 @@ pub(super) enum State {
     Rest { until: Option<Instant> },
 }
 
+/// What Redis has said is used of a budget.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Units.
+    pub used: u64,
+    /// The milliseconds since 1970 at which Redis began to count it, which tell a Redis that has
+    /// lost everything from the one before; 0 where it has said nothing yet.
+    pub epoch: u64,
+}
+
 /// A budget in one period.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Purse {
     pub period: Period,
     pub used: u64,
@@ -97,14 +93,14 @@ pub(super) struct Purse {
     /// Its alert was given in this period.
     pub alerted: bool,
     /// The most that other nodes and this one were known to have used.
-    pub seen: u64,
+    pub seen: Seen,
     /// What this node may use in all while it must count alone.
     pub alone: Option<u64>,
 }
 
 impl Purse {
     fn new(period: Period) -> Self {
-        Self { period, used: 0, held: 0, alerted: false, seen: 0, alone: None }
+        Self { period, used: 0, held: 0, alerted: false, seen: Seen::default(), alone: None }
     }
 }
 
@@ -297,9 +293,10 @@ impl State {
                 Standing { limit, used: *used, held: *held, remaining, reset: Some(reset) }
             }
             (Self::Budget(purse), Kind::Budget { amount, .. }) => {
-                let spent = purse.used.saturating_add(purse.held);
+                // With Redis, what all nodes have used as far as this one knows.
+                let (used, held) = (purse.used.max(purse.seen.used), purse.held);
+                let spent = used.saturating_add(held);
                 let reset = purse.period.end.map(|end| until(end, f));
-                let (used, held) = (purse.used, purse.held);
                 let remaining = amount.saturating_sub(spent);
                 Standing { limit: *amount, used, held, remaining, reset }
             }

@@ -13,10 +13,12 @@ mod remote;
 mod reservation;
 mod rule;
 mod rules;
+mod seats;
 mod spec;
+mod standing;
 mod table;
 
-pub use counter::{Now, Standing, Why};
+pub use counter::{Now, Why};
 pub use learned::Outputs;
 pub use owned::Group;
 pub use period::{Per, Period};
@@ -25,13 +27,15 @@ pub use reservation::{Alert, Reservation, Tightest};
 pub use rule::{Downgrade, Exhausted, Kind, Measure, Owner, Rule, Scope};
 pub use rules::{DefaultOutput, Rules};
 pub use spec::{Budget, Common, Limit, Spec, Twice, Window};
+pub use standing::Standing;
 pub use table::{Amount, Ask, Used};
 
-use counter::Frame;
+use counter::{Frame, Seen};
 use remote::{Away, Remote, Shared};
+use seats::{Locked, Seats};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use table::{Locked, Seats, Table};
+use table::Table;
 
 /// A request is refused, and nothing was taken.
 #[derive(Debug, Clone)]
@@ -71,12 +75,12 @@ impl Limits {
     /// From now on Redis counts, for as long as it answers. What is returned keeps the connection
     /// and must run for as long as the process, on a runtime of its own. The second call is none.
     pub fn share(
-        &self,
+        self: &Arc<Self>,
         client: redis::Client,
         settings: Settings,
         hooks: Hooks,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (remote, calls) = Remote::new(settings, hooks);
+        let (remote, calls) = Remote::new(settings, hooks, Arc::downgrade(self));
         let first = self.remote.set(remote.clone()).is_ok();
         async move {
             if first {
@@ -99,7 +103,7 @@ impl Limits {
         let Some(remote) = self.remote.get() else { return self.reserve_here(rules, ask, now) };
         let frame = self.frame(now);
         let seats = self.table.seats(&rules, &frame);
-        if let Some(refusal) = rests(&mut seats.lock(&rules), &frame) {
+        if let Some(refusal) = rests(&mut seats.lock(&rules), ask, &frame) {
             return Err(refusal);
         }
         let amount = |rule: &Arc<Rule>| ask.of(rule, rule.capacity());
@@ -170,19 +174,43 @@ impl Limits {
         (self.table.len(), Table::most(rules.count()))
     }
 
-    /// Rules have changed: where counters of owners that are gone are many, those that hold
-    /// nothing make way. An owner that comes back begins as a new one, its budgets at what the
+    /// Rules have changed: where counters of owners and rules that are gone are many, those that
+    /// hold nothing make way. An owner that comes back begins as a new one, its budgets at what the
     /// ledger knows.
     pub fn adopt(&self, rules: &Rules) {
         if self.table.len() > Table::most(rules.count()) {
-            self.table.keep(|scope, name| rules.knows(scope, name));
+            self.table.keep(rules);
         }
+    }
+
+    /// What all nodes have used of a budget, as Redis said.
+    fn heard(&self, rule: &Rule, seen: Seen) {
+        self.table.heard(rule, seen, &self.frame(Now::read()));
     }
 
     /// How a rule stands.
     #[must_use]
     pub fn standing(&self, rule: &Rule, now: Now) -> Option<Standing> {
         self.table.standing(rule, &self.frame(now))
+    }
+
+    /// How rules stand for all nodes, or here where Redis does not say.
+    pub async fn standings(
+        &self,
+        rules: Vec<Arc<Rule>>,
+        caller: &Caller,
+        now: Now,
+    ) -> Vec<(Arc<Rule>, Standing)> {
+        let frame = self.frame(now);
+        if let Some(remote) = self.remote.get() {
+            let base = |rule: &Arc<Rule>| self.table.seen(rule, &frame);
+            let asked: Vec<_> = rules.iter().map(|rule| (rule.clone(), base(rule))).collect();
+            if let Some(all) = remote.standings(&asked, caller).await {
+                return rules.into_iter().zip(all).collect();
+            }
+        }
+        let here = |rule: Arc<Rule>| Some((rule.clone(), self.table.standing(&rule, &frame)?));
+        rules.into_iter().filter_map(here).collect()
     }
 
     /// How the tightest of some rules stand.
@@ -239,17 +267,17 @@ impl Limits {
     }
 }
 
-/// A key that rests is refused here, whoever counts.
-fn rests(locked: &mut Locked<'_>, frame: &Frame) -> Option<Refusal> {
-    let mut refusal = None;
+/// A key that rests is refused here, whoever counts: for as long as it rests, or as a rule that
+/// this node knows to be exhausted takes to heal.
+fn rests(locked: &mut Locked<'_>, ask: &Ask, frame: &Frame) -> Option<Refusal> {
+    let mut rests = false;
     locked.each(frame, |_, rule, state| {
-        if rule.kind == Kind::Rest
-            && let Err(why) = state.fits(rule, 1, frame)
-        {
-            refusal = Some(Refusal { rule: rule.clone(), why });
-        }
+        rests |= rule.kind == Kind::Rest && state.fits(rule, 1, frame).is_err();
     });
-    refusal
+    if !rests {
+        return None;
+    }
+    locked.refusal(ask, frame).map(|(refusal, _)| refusal)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! One owner's rules, compiled, and the rules of several owners that one request is held against.
 
 use super::rule::{Kind, Owner, Rule};
+use super::seats::Account;
 use super::spec::{Spec, Twice};
-use super::table::Account;
 use jiff::tz::TimeZone;
 use std::sync::{Arc, OnceLock};
 
@@ -58,6 +58,11 @@ impl Owned {
     /// All that may be counted: its rules, and its rest.
     pub fn counted(&self) -> &[Arc<Rule>] {
         &self.rules
+    }
+
+    /// Whether their places were handed out.
+    pub fn is_linked(&self) -> bool {
+        self.link.get().is_some()
     }
 
     /// Where they are counted; `find` looks for it, once.

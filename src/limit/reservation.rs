@@ -1,9 +1,11 @@
 //! What one request holds of its rules: settled once by what it used, given back when dropped.
 
-use super::counter::{Hold, Now, Standing, Why};
-use super::remote::Shared;
+use super::counter::{Hold, Now, Why};
+use super::remote::{Held, Shared};
 use super::rule::{Exhausted, Measure, Rule};
-use super::table::{Ask, Seats, Used};
+use super::seats::Seats;
+use super::standing::Standing;
+use super::table::{Ask, Used};
 use super::{Group, Limits, Refusal};
 use std::sync::Arc;
 
@@ -35,7 +37,7 @@ impl Tightest {
             Some(Measure::Tokens) if !rule.is_budget() => &mut self.tokens,
             _ => return self,
         };
-        if let Why::Wait(wait) = refusal.why {
+        if let Why::Wait(wait) | Why::Rests(wait) = refusal.why {
             let limit = rule.capacity();
             let reset = Some(wait);
             *place = Some(Standing { limit, used: limit, held: 0, remaining: 0, reset });
@@ -139,6 +141,7 @@ impl Reservation {
             return Err(refusal);
         }
         let before = self.holds.clone();
+        let bases = self.shared.as_ref().map(|_| locked.bases()).unwrap_or_default();
         let mut grown = vec![0; before.len()];
         locked.each(&frame, |i, rule, state| {
             let (Some(hold), Some(grown)) = (self.holds.get_mut(i), grown.get_mut(i)) else {
@@ -155,7 +158,8 @@ impl Reservation {
         drop(locked);
         let remote = self.limits.remote.get();
         if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken)) {
-            remote.grow(shared, &self.rules, &before, &grown);
+            let held = Held { rules: &self.rules, holds: &before, bases: &bases };
+            remote.grow(shared, &held, &grown);
         }
         Ok(())
     }
@@ -167,15 +171,19 @@ impl Reservation {
         }
         let frame = self.limits.frame(now);
         let mut alerts = Vec::new();
-        self.seats.lock(&self.rules).each(&frame, |i, rule, state| {
+        let mut locked = self.seats.lock(&self.rules);
+        let bases = self.shared.as_ref().map(|_| locked.bases()).unwrap_or_default();
+        locked.each(&frame, |i, rule, state| {
             let hold = self.holds.get(i).copied().unwrap_or_default();
             if state.settle(rule, hold, used.of(rule), &frame) {
                 alerts.push(Alert { rule: rule.clone(), used: state.known() });
             }
         });
+        drop(locked);
         // Where Redis counts for all nodes it alone knows when a threshold is reached.
         if let (Some(remote), Some(shared)) = (self.limits.remote.get(), &self.shared) {
-            remote.settle(shared, &self.rules, &self.holds, used);
+            let held = Held { rules: &self.rules, holds: &self.holds, bases: &bases };
+            remote.settle(shared, &held, used);
             alerts.clear();
         }
         alerts
@@ -184,12 +192,31 @@ impl Reservation {
     /// How the tightest rules stand now.
     #[must_use]
     pub fn tightest(&self, now: Now) -> Tightest {
+        self.tightest_by(now, |_, _, standing| standing)
+    }
+
+    /// How they will stand when the request has failed: what it holds comes back, its place among
+    /// requests only where nobody was `asked`.
+    #[must_use]
+    pub fn tightest_of_failure(&self, asked: bool, now: Now) -> Tightest {
+        self.tightest_by(now, |rule, hold, standing| {
+            let stays = asked && rule.measure() == Some(Measure::Requests);
+            if stays || !self.open { standing } else { standing.freed(hold.amount) }
+        })
+    }
+
+    fn tightest_by(&self, now: Now, seen: impl Fn(&Rule, Hold, Standing) -> Standing) -> Tightest {
         let mut tightest = Tightest::default();
+        let hold = |i: usize| self.holds.get(i).copied().unwrap_or_default();
         if self.seen.is_empty() {
-            return self.limits.tightest_of(&self.rules, &self.seats, &self.limits.frame(now));
+            let frame = self.limits.frame(now);
+            self.seats.lock(&self.rules).each(&frame, |i, rule, state| {
+                tightest.add(rule, || seen(rule, hold(i), state.standing(rule, &frame)));
+            });
+            return tightest;
         }
-        for (rule, standing) in self.rules.iter().zip(&self.seen) {
-            tightest.add(rule, || *standing);
+        for (i, (rule, standing)) in self.rules.iter().zip(&self.seen).enumerate() {
+            tightest.add(rule, || seen(rule, hold(i), *standing));
         }
         tightest
     }
@@ -207,11 +234,15 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if std::mem::replace(&mut self.open, false) {
-            self.seats.lock(&self.rules).give(&self.holds);
+            let mut locked = self.seats.lock(&self.rules);
+            locked.give(&self.holds);
+            let bases = self.shared.as_ref().map(|_| locked.bases()).unwrap_or_default();
+            drop(locked);
             let remote = self.limits.remote.get();
             if let (Some(remote), Some(shared)) = (remote, self.shared.as_ref().filter(|s| s.taken))
             {
-                remote.give(shared, &self.rules, &self.holds);
+                let held = Held { rules: &self.rules, holds: &self.holds, bases: &bases };
+                remote.give(shared, &held);
             }
         }
     }

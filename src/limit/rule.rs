@@ -246,6 +246,28 @@ impl Rule {
         }
     }
 
+    /// What it lets through, as config says it: `rps 2, burst 4`, `tpm 600 for gpt-4o*`.
+    #[must_use]
+    pub fn said(&self) -> String {
+        let burst = match &self.kind {
+            Kind::Bucket { amount, burst, .. } if amount != burst => format!(", burst {burst}"),
+            _ => String::new(),
+        };
+        let amount = match &self.kind {
+            Kind::Bucket { amount, .. } => amount.to_string(),
+            Kind::Budget { measure: Measure::Money, amount, .. } => NanoUsd(*amount).to_string(),
+            _ => self.capacity().to_string(),
+        };
+        format!("{} {amount}{burst}{}", self.name, self.narrowed())
+    }
+
+    /// The models and endpoints it is for, in words; nothing where it is for all.
+    #[must_use]
+    pub fn narrowed(&self) -> String {
+        let models: Vec<_> = self.models.iter().map(Glob::as_str).collect();
+        narrowed(&models, &self.endpoints)
+    }
+
     /// A budget's period, as config writes it.
     #[must_use]
     pub fn per(&self) -> Option<&'static str> {
@@ -260,4 +282,17 @@ impl Rule {
     pub fn is_budget(&self) -> bool {
         matches!(self.kind, Kind::Budget { .. })
     }
+}
+
+/// ` for gpt-4o* at embeddings`; a list that is empty stands for all.
+pub(super) fn narrowed<T: AsRef<str>>(models: &[T], endpoints: &[String]) -> String {
+    let mut words = String::new();
+    if !models.is_empty() {
+        let models: Vec<&str> = models.iter().map(AsRef::as_ref).collect();
+        words = format!(" for {}", models.join(", "));
+    }
+    if !endpoints.is_empty() {
+        words = format!("{words} at {}", endpoints.join(", "));
+    }
+    words
 }

@@ -65,6 +65,11 @@ impl Rules {
         Ok(())
     }
 
+    /// Forgets an owner's table.
+    pub fn remove(&mut self, owner: &Owner) {
+        Arc::make_mut(&mut self.owners[owner.scope as usize]).remove(&owner.name);
+    }
+
     fn compile(&self, owner: &Owner, spec: Spec) -> Result<Owned, Twice> {
         let spec = match owner.scope {
             Scope::Key => spec.or(&self.key_defaults),
@@ -80,9 +85,20 @@ impl Rules {
         self.owners[scope as usize].contains_key(name)
     }
 
+    /// An owner's compiled table.
+    pub(super) fn owned(&self, scope: Scope, name: &str) -> Option<&Arc<Owned>> {
+        self.owners[scope as usize].get(name)
+    }
+
     /// Every rule there is.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Rule>> {
         self.owners.iter().flat_map(|scope| scope.values()).flat_map(|o| o.rules())
+    }
+
+    /// Every owner with what its table says.
+    pub fn specs(&self) -> impl Iterator<Item = (&Owner, &Spec)> {
+        let owners = self.owners.iter().flat_map(|scope| scope.values());
+        owners.map(|owned| (&owned.owner, &owned.spec))
     }
 
     /// How many there are, the rest of each owner included.

@@ -1,7 +1,7 @@
 //! What an owner's table says, and the rules that come of it.
 
 use super::period::Per;
-use super::rule::{Downgrade, Exhausted, Kind, Measure, Owner, Rule};
+use super::rule::{Downgrade, Exhausted, Kind, Measure, Owner, Rule, narrowed};
 use jiff::tz::TimeZone;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,6 +126,15 @@ impl Spec {
         let windows = self.windows.iter_mut().flatten().map(|w| &mut w.common);
         let budgets = self.budgets.iter_mut().flatten().map(|b| &mut b.common);
         limits.chain(windows).chain(budgets)
+    }
+
+    /// What it says of the largest request, which is no rule, as [`Rule::said`] says a rule.
+    pub fn said_of_largest(&self) -> impl Iterator<Item = String> {
+        self.limits.iter().flatten().filter_map(|limit| {
+            let most = limit.max_tokens_per_request?;
+            let only = narrowed(&limit.common.models, &limit.common.endpoints);
+            Some(format!("max_tokens_per_request {most}{only}"))
+        })
     }
 
     /// The most tokens that one request for this model may have; `None` is no bound.

@@ -1,15 +1,16 @@
-//! Every counter of the process, by owner and rule: all rules of a request are checked and taken
-//! under their owners' locks at once, so that a refusal has moved nothing.
+//! Every counter of the process, by owner and rule.
 
-use super::Refusal;
-use super::counter::{Frame, Hold, Now, Standing, State, Why, reaches};
+use super::counter::{Frame, Now, Seen, State, reaches};
 use super::owned::{Group, Link, Owned, Part, SCOPES};
 use super::rule::{Downgrade, Measure, Owner, Rule, Scope};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use super::rules::Rules;
+use super::seats::{Account, Seats, Slots};
+use super::standing::Standing;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Counters beyond those of the rules in force: of keys and teams that were there before.
 const SPARE: usize = 10_000;
@@ -82,117 +83,6 @@ pub(super) struct Table {
     started: Instant,
 }
 
-/// One owner's counters, side by side under one lock: a request touches few lines of memory, and
-/// takes no lock twice.
-#[derive(Debug, Default)]
-pub(super) struct Account(Mutex<Slots>);
-
-/// Counters by their places, which never change.
-#[derive(Debug, Default)]
-struct Slots {
-    ids: Vec<Arc<str>>,
-    states: Vec<State>,
-}
-
-/// The accounts of a group, found once for a request.
-#[derive(Debug, Default)]
-pub(super) struct Seats([Option<Link>; SCOPES]);
-
-/// The same, locked: from the widest owner to the narrowest, as every request does it, so that no
-/// two wait for each other.
-pub(super) struct Locked<'a> {
-    group: &'a Group,
-    seats: &'a Seats,
-    guards: [Option<MutexGuard<'a, Slots>>; SCOPES],
-}
-
-impl Seats {
-    /// Locks the accounts of this group, which the seats were found for.
-    pub fn lock<'a>(&'a self, group: &'a Group) -> Locked<'a> {
-        let lock = |seat: &'a Option<Link>| seat.as_ref().map(|link| link.account.0.lock());
-        Locked { group, seats: self, guards: self.0.each_ref().map(lock) }
-    }
-}
-
-impl Locked<'_> {
-    /// Every rule with its number and its counter, which is not brought to this moment.
-    fn raw(&mut self, mut act: impl FnMut(usize, &Arc<Rule>, &mut State)) {
-        let mut n = 0;
-        let seats = self.seats.0.iter().zip(&mut self.guards);
-        for (part, (seat, guard)) in self.group.by_scope().iter().zip(seats) {
-            let (Some(part), Some(seat), Some(guard)) = (part, seat, guard) else { continue };
-            for (at, rule) in part.iter() {
-                let place = seat.places.get(at).map_or(usize::MAX, |place| *place as usize);
-                if let Some(state) = guard.states.get_mut(place) {
-                    act(n, rule, state);
-                }
-                n += 1;
-            }
-        }
-    }
-
-    /// The same at this moment.
-    pub fn each(&mut self, f: &Frame, mut act: impl FnMut(usize, &Arc<Rule>, &mut State)) {
-        self.raw(|i, rule, state| {
-            state.roll(rule, f);
-            act(i, rule, state);
-        });
-    }
-
-    /// Takes these amounts, whether they fit or not. A rule's rest holds nothing.
-    pub fn take(&mut self, amounts: &[u64], f: &Frame) -> Vec<Hold> {
-        let mut holds = Vec::with_capacity(self.group.len());
-        self.each(f, |i, rule, state| {
-            holds.push(state.take(rule, amounts.get(i).copied().unwrap_or(0)));
-        });
-        holds
-    }
-
-    /// Gives holds back. Without a clock: what a bucket gets back late is refilled late, and never
-    /// more.
-    pub fn give(&mut self, holds: &[Hold]) {
-        self.raw(|i, rule, state| {
-            if let Some(hold) = holds.get(i) {
-                state.give(rule, *hold);
-            }
-        });
-    }
-
-    /// Takes what is asked of every rule, or nothing of any. A refusal names the rule that heals
-    /// last.
-    pub fn reserve(&mut self, ask: &Ask, f: &Frame) -> Result<Vec<Hold>, Refusal> {
-        let mut worst: Option<Refusal> = None;
-        self.each(f, |_, rule, state| {
-            if let Err(why) = state.fits(rule, ask.of(rule, f.capacity(rule)), f)
-                && worst.as_ref().is_none_or(|other| gravity(why) > gravity(other.why))
-            {
-                worst = Some(Refusal { rule: rule.clone(), why });
-            }
-        });
-        if let Some(refusal) = worst {
-            return Err(self.punish(refusal, f));
-        }
-        let mut holds = Vec::with_capacity(self.group.len());
-        self.raw(|_, rule, state| {
-            holds.push(state.take(rule, ask.of(rule, f.capacity(rule))));
-        });
-        Ok(holds)
-    }
-
-    /// The key rests where the rule it ran into says so.
-    pub fn punish(&mut self, mut refusal: Refusal, f: &Frame) -> Refusal {
-        if let Some(penalty) = refusal.rule.penalty {
-            self.raw(|_, _, state| {
-                if let State::Rest { until } = state {
-                    *until = f.now.at.checked_add(penalty);
-                    refusal.why = Why::Rests(penalty);
-                }
-            });
-        }
-        refusal
-    }
-}
-
 impl Table {
     pub fn new(started: Instant) -> Self {
         static TABLES: AtomicU64 = AtomicU64::new(0);
@@ -214,19 +104,32 @@ impl Table {
         2 * rules + SPARE
     }
 
-    /// Drops the counters of all other owners, but for those that hold something.
-    pub fn keep(&self, known: impl Fn(Scope, &str) -> bool) {
+    /// Drops the counters of owners that these rules do not have, and of rules that an owner no
+    /// longer has, but for those of who holds something.
+    pub fn keep(&self, rules: &Rules) {
         const ALL: [Scope; SCOPES] =
             [Scope::Gateway, Scope::Department, Scope::Team, Scope::User, Scope::Key];
         for (scope, accounts) in ALL.into_iter().zip(&self.accounts) {
             let mut accounts = accounts.write();
             accounts.retain(|name, account| {
                 let slots = account.0.lock();
-                let stays = known(scope, name) || slots.states.iter().any(State::holds);
-                if !stays {
-                    self.counters.fetch_sub(slots.states.len(), Ordering::Relaxed);
+                let before = slots.states.len();
+                if slots.states.iter().any(State::holds) {
+                    return true;
                 }
-                stays
+                let Some(owned) = rules.owned(scope, name) else {
+                    self.counters.fetch_sub(before, Ordering::Relaxed);
+                    return false;
+                };
+                let counted = owned.counted();
+                // Places that were handed out stay as they are.
+                if before > counted.len() && !owned.is_linked() {
+                    let only = slots.only(counted);
+                    self.counters.fetch_sub(before - only.states.len(), Ordering::Relaxed);
+                    drop(slots);
+                    *account = Arc::new(Account(Mutex::new(only)));
+                }
+                true
             });
             accounts.shrink_to_fit();
         }
@@ -284,10 +187,28 @@ impl Table {
         self.with(rule, f, |state| state.standing(rule, f))
     }
 
+    /// What Redis has said is used of a budget.
+    pub fn seen(&self, rule: &Rule, f: &Frame) -> Seen {
+        self.with(rule, f, |state| state.seen()).unwrap_or_default()
+    }
+
     /// Whether a rule has a counter.
     pub fn knows(&self, rule: &Rule) -> bool {
         let accounts = self.accounts[rule.owner.scope as usize].read();
         accounts.get(&rule.owner.name).is_some_and(|a| a.0.lock().ids.contains(&rule.id))
+    }
+
+    /// What all nodes have used of a budget, as Redis said after a settlement.
+    pub fn heard(&self, rule: &Rule, seen: Seen, f: &Frame) {
+        let account =
+            self.accounts[rule.owner.scope as usize].read().get(&rule.owner.name).cloned();
+        let Some(account) = account else { return };
+        let mut slots = account.0.lock();
+        let place = slots.ids.iter().position(|id| *id == rule.id);
+        if let Some(state) = place.and_then(|place| slots.states.get_mut(place)) {
+            state.roll(rule, f);
+            state.hear(seen);
+        }
     }
 
     /// Sets what a budget has used in this period, before its first request. An alert whose
@@ -296,7 +217,7 @@ impl Table {
         let seed = |state: &mut State| {
             let State::Budget(purse) = state else { return false };
             purse.used = used;
-            purse.seen = used;
+            purse.seen = Seen { used, epoch: 0 };
             purse.alert(rule, rule.capacity())
         };
         self.with(rule, f, seed).unwrap_or(false)
@@ -306,18 +227,36 @@ impl Table {
 impl State {
     /// What all nodes together have used of a budget, as Redis said: while this node counts
     /// alone it gets its part of what was left.
-    pub fn saw(&mut self, rule: &Rule, used: u64, f: &Frame) {
+    pub fn saw(&mut self, rule: &Rule, seen: Seen, f: &Frame) {
+        self.hear(seen);
         if let Self::Budget(purse) = self {
-            purse.seen = used;
-            let left = rule.capacity().saturating_sub(used) / f.nodes.max(1);
+            let left = rule.capacity().saturating_sub(seen.used) / f.nodes.max(1);
             purse.alone = Some(purse.used.saturating_add(purse.held).saturating_add(left));
+        }
+    }
+
+    /// The same where nothing is asked for. Answers may overtake each other.
+    pub fn hear(&mut self, seen: Seen) {
+        if let Self::Budget(purse) = self
+            && (purse.seen.epoch != seen.epoch || purse.seen.used < seen.used)
+        {
+            purse.seen = seen;
+        }
+    }
+
+    /// What Redis has said of a budget in this period, or the ledger before it; nothing elsewhere.
+    /// What this node has not told Redis yet is no part of it.
+    pub fn seen(&self) -> Seen {
+        match self {
+            Self::Budget(purse) => purse.seen,
+            _ => Seen::default(),
         }
     }
 
     /// The most that is known to be used of a budget by all nodes.
     pub fn known(&self) -> u64 {
         match self {
-            Self::Budget(purse) => purse.used.max(purse.seen),
+            Self::Budget(purse) => purse.used.max(purse.seen.used),
             _ => 0,
         }
     }
@@ -337,25 +276,12 @@ impl Frame {
     }
 }
 
-/// Refusals in the order in which they heal.
-fn gravity(why: Why) -> (u8, Duration) {
-    match why {
-        Why::Wait(wait) => (1, wait),
-        Why::Rests(wait) => (2, wait),
-        Why::Spent { resets, .. } => {
-            let at = resets.and_then(|at| u64::try_from(at).ok());
-            (3, at.map_or(Duration::MAX, Duration::from_secs))
-        }
-        Why::Never => (4, Duration::MAX),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::limit::rule::Kind;
-    use crate::limit::{Limits, Rules, Spec};
+    use crate::limit::{Limits, Spec};
     use jiff::tz::TimeZone;
 
     fn rule(name: &str, kind: Kind) -> Arc<Rule> {
@@ -388,5 +314,47 @@ mod tests {
         limits.adopt(&rules);
         let (entries, most) = limits.size(&rules);
         assert_eq!((entries, most), (2, SPARE + 2));
+    }
+    #[test]
+    fn counters_of_rules_that_changed_make_way_and_the_others_keep_what_was_used() {
+        let at = Instant::now();
+        let now = Now { at, wall: jiff::Timestamp::UNIX_EPOCH };
+        let limits = Limits::new(at);
+        let zone = TimeZone::UTC;
+        let owners: Vec<_> = (0..200).map(|i| Owner::new(Scope::Key, &format!("k{i}"))).collect();
+        // A budget that stays, and one whose models are others in each config.
+        let rules = |n: u32| {
+            let budget = |models: Vec<String>| super::super::Budget {
+                measure: Measure::Tokens,
+                amount: 100,
+                per: crate::limit::Per::Ever,
+                alert: None,
+                downgrade: None,
+                common: crate::limit::Common { models, ..Default::default() },
+            };
+            let mut rules = Rules::new(zone.clone(), crate::limit::DefaultOutput::default());
+            for owner in &owners {
+                let budgets = vec![budget(Vec::new()), budget(vec![format!("m{n}")])];
+                let spec = Spec { budgets: Some(budgets), ..Spec::default() };
+                rules.add(owner, spec).unwrap();
+            }
+            rules
+        };
+        let tokens = Amount { sure: 1, guess: 0 };
+        for n in 0..60 {
+            let rules = rules(n);
+            limits.adopt(&rules);
+            for owner in &owners {
+                let group = rules.gather([(Scope::Key, &*owner.name)], &format!("m{n}"), "chat");
+                let ask = Ask { tokens, ..Ask::default() };
+                let mut held = limits.reserve_here(group, &ask, now).unwrap();
+                let _ = held.settle(&Used { requests: 1, tokens: 1, money: 0 }, now);
+            }
+            let (entries, most) = limits.size(&rules);
+            assert!(entries <= most + 3 * owners.len(), "{entries} of {most} after {n}");
+            let first = rules.of(Scope::Key, "k0").next().unwrap();
+            let standing = limits.standing(first, now).unwrap();
+            assert_eq!((standing.used, standing.held), (u64::from(n) + 1, 0));
+        }
     }
 }

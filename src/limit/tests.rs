@@ -8,6 +8,9 @@ use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use std::time::Duration;
 
+mod rests;
+
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -238,21 +241,6 @@ fn an_alert_comes_once_a_period() {
     let again = World::new();
     again.limits.seed(&rules[0], 850, again.now);
     assert_eq!(spend(&again, 10), 0, "it was given before the restart");
-}
-
-#[test]
-fn a_penalty_lets_the_key_rest_and_then_forgives() {
-    let mut w = World::new();
-    let mut limited = Rule::new(&owner(), "rpm", "rpm", bucket(Measure::Requests, 60).kind.clone());
-    limited.penalty = Some(10 * MINUTE);
-    let rules = [Arc::new(limited), rule("rest", Kind::Rest)];
-    (0..60).for_each(|_| w.settle(w.ask(&rules, 0).unwrap(), 0));
-    assert_eq!(w.ask(&rules, 0).unwrap_err().why, Why::Rests(10 * MINUTE));
-    w.pass(9 * MINUTE);
-    let refusal = w.ask(&rules, 0).unwrap_err();
-    assert_eq!(refusal.why, Why::Rests(MINUTE));
-    w.pass(MINUTE);
-    w.settle(w.ask(&rules, 0).unwrap(), 0);
 }
 
 #[test]

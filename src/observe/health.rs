@@ -13,6 +13,8 @@ pub struct Gauges {
     pub spool_failing: bool,
     /// The ledger's database answers.
     pub store_up: bool,
+    /// Limits are to be counted in Redis, and it is away.
+    pub redis_down: bool,
     /// Requests between their head and their end.
     pub in_flight: u64,
     /// Client connections.
@@ -40,8 +42,9 @@ pub struct Health {
     pub status: &'static str,
     /// Why no traffic should come: `starting`, `draining`, `spool_failing`.
     pub reasons: Vec<&'static str>,
-    /// What is wrong and does not stop traffic: `store_down`. The spool keeps every event until
-    /// the ledger can take it, so a database that is away costs reports, not requests.
+    /// What is wrong and does not stop traffic: `store_down`, `redis_down`. The spool keeps every
+    /// event until the ledger can take it, so a database that is away costs reports, not requests;
+    /// without Redis each node counts by itself.
     pub degraded: Vec<&'static str>,
 }
 
@@ -49,15 +52,15 @@ impl Health {
     /// Judges the facts.
     #[must_use]
     pub fn of(facts: &Gauges) -> Self {
-        let reasons: Vec<_> = [
+        let named = |facts: &[(bool, &'static str)]| {
+            facts.iter().filter_map(|(holds, name)| holds.then_some(*name)).collect()
+        };
+        let reasons: Vec<_> = named(&[
             (!facts.listening, "starting"),
             (facts.draining, "draining"),
             (facts.spool_failing, "spool_failing"),
-        ]
-        .into_iter()
-        .filter_map(|(holds, name)| holds.then_some(name))
-        .collect();
-        let degraded = if facts.store_up { Vec::new() } else { vec!["store_down"] };
+        ]);
+        let degraded = named(&[(!facts.store_up, "store_down"), (facts.redis_down, "redis_down")]);
         let status = if reasons.is_empty() { "ready" } else { "unready" };
         Self { status, reasons, degraded }
     }
@@ -84,6 +87,7 @@ mod tests {
         draining: false,
         spool_failing: false,
         store_up: true,
+        redis_down: false,
         in_flight: 0,
         open_connections: 0,
         connections_refused: 0,
@@ -96,7 +100,7 @@ mod tests {
     };
 
     #[test]
-    fn a_full_disk_and_a_drain_are_red_and_a_lost_store_is_not() {
+    fn a_full_disk_and_a_drain_are_red_and_a_lost_store_or_redis_is_not() {
         let check = |g: Gauges, ready: bool, json: &str| {
             let health = Health::of(&g);
             assert_eq!((health.is_ready(), health.json().as_str()), (ready, json));
@@ -106,6 +110,11 @@ mod tests {
             Gauges { store_up: false, ..FINE },
             true,
             r#"{"status":"ready","reasons":[],"degraded":["store_down"]}"#,
+        );
+        check(
+            Gauges { store_up: false, redis_down: true, ..FINE },
+            true,
+            r#"{"status":"ready","reasons":[],"degraded":["store_down","redis_down"]}"#,
         );
         check(
             Gauges { spool_failing: true, draining: true, ..FINE },

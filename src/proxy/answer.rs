@@ -2,7 +2,7 @@
 
 use crate::flow::Ticket;
 use crate::flow::ticket::Degraded;
-use crate::limit::Standing;
+use crate::limit::{Standing, Tightest};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
@@ -124,7 +124,7 @@ fn proxied(headers: &mut HeaderMap, ticket: &Ticket) -> Result<()> {
     if !ticket.record.dropped.is_empty() {
         headers.insert("x-weir-dropped", text(&listed(&ticket.record.dropped))?);
     }
-    rates(headers, ticket);
+    rates(headers, ticket.tightest());
     let micros = u64::try_from(ticket.record.overhead.as_micros()).unwrap_or(u64::MAX);
     headers.insert(OVERHEAD.clone(), number(micros));
     Ok(())
@@ -148,8 +148,7 @@ fn listed(names: &[String]) -> String {
 
 /// How the caller's tightest limits stand, in OpenAI's words; nothing where it has none. All values
 /// are parts of one buffer.
-fn rates(headers: &mut HeaderMap, ticket: &Ticket) {
-    let tightest = ticket.tightest();
+fn rates(headers: &mut HeaderMap, tightest: Tightest) {
     if tightest.requests.is_none() && tightest.tokens.is_none() {
         return;
     }
@@ -221,7 +220,7 @@ pub fn error(ticket: &Ticket, error: &ApiError) -> Result<(Box<ResponseHeader>, 
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         headers.insert("retry-after-ms", HeaderValue::from(millis));
     }
-    rates(&mut headers, ticket);
+    rates(&mut headers, ticket.tightest_of_failure());
     if ticket.tries() > 0 {
         headers.insert(ATTEMPTS.clone(), tries(ticket));
     }

@@ -4,6 +4,7 @@ use super::intake::{self, Taken};
 use super::unpack::{Stop, Unpack};
 use crate::flow::{Held, Ticket};
 use bytes::{Bytes, BytesMut};
+use http::header;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use pingora::{Error, Result};
@@ -18,19 +19,20 @@ const INVALID_CHUNK: &str = "InvalidChunk";
 /// # Errors
 /// The client is gone.
 pub async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes, Taken>> {
-    let server = ticket.snapshot.server.clone();
+    let snapshot = ticket.snapshot.clone();
+    let server = &snapshot.server;
     let head = session.req_header();
     let mut unpack = match coding(head).map(|coding| Unpack::new(&coding).ok_or(coding)) {
         None => None,
         Some(Ok(unpack)) => Some(unpack),
         Some(Err(coding)) => return Ok(Err(Taken::Refused(unknown(&coding)))),
     };
-    let length = head.headers.get("content-length").and_then(|v| v.to_str().ok());
+    let length = head.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
     let length: Option<usize> = length.and_then(|v| v.trim().parse().ok());
     if length.is_some_and(|n| n > server.max_body) {
         return Ok(Err(Taken::Refused(too_large(server.max_body))));
     }
-    if head.headers.contains_key("expect") {
+    if head.headers.contains_key(header::EXPECT) {
         session.write_continue_response().await?;
     }
     let mut whole = Whole { buffer: BytesMut::new(), max: server.max_body };
@@ -107,7 +109,8 @@ impl Whole {
 }
 
 fn coding(head: &RequestHeader) -> Option<String> {
-    let coding = head.headers.get("content-encoding")?.to_str().unwrap_or("?").trim().to_owned();
+    let coding =
+        head.headers.get(header::CONTENT_ENCODING)?.to_str().unwrap_or("?").trim().to_owned();
     (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then_some(coding)
 }
 

@@ -83,7 +83,7 @@ pub fn head(
     stream: bool,
 ) -> Result<Head> {
     let provider = &attempt.provider;
-    let mut path = format!("{}{}", provider.base.path, attempt.outgoing.path);
+    let mut path = [provider.base.path.as_str(), &attempt.outgoing.path].concat();
     let mut headers = Vec::with_capacity(12 + provider.headers.len());
     let accept = if stream { "text/event-stream" } else { JSON };
     set(&mut headers, header::HOST, provider.base.authority())?;

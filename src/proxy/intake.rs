@@ -7,12 +7,12 @@ use super::settle::LEAVING;
 use crate::config::Flood;
 use crate::flow::{Arrival, Phase, Ticket, Wishes};
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, header};
 use pingora::http::ResponseHeader;
+use pingora::protocols::l4::socket::SocketAddr as Address;
 use pingora::proxy::Session;
 use pingora::{Error, Result};
-use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use weir_filters::dialect::{Api, Dialect};
 use weir_filters::error::{ApiError, Code};
@@ -124,7 +124,7 @@ pub fn arrival(session: &Session, endpoint: &Endpoint, at: Instant) -> Arrival {
         },
         method: head.method.as_str().to_owned(),
         path: path[..path.floor_char_boundary(PATH_MAX)].to_owned(),
-        client: session.client_addr().map(|a| a.to_string()).unwrap_or_default(),
+        client: session.client_addr().map(written).unwrap_or_default(),
         agent: agent[..agent.floor_char_boundary(AGENT_MAX)].to_owned(),
         task_type: said.task_type.map(str::to_owned),
         budget_tier: said.budget_tier.map(str::to_owned),
@@ -149,34 +149,58 @@ fn request_id(given: Option<&str>) -> String {
             id.to_owned()
         }
         _ => {
-            let mut text = *b"req-................................";
-            uuid::Uuid::now_v7().simple().encode_lower(&mut text[4..]);
-            String::from_utf8_lossy(&text).into_owned()
+            let mut out = String::with_capacity(36);
+            out.push_str("req-");
+            hex(uuid::Uuid::now_v7().as_u128(), 32, &mut out);
+            out
         }
     }
+}
+
+/// A number's last `digits` in hexadecimal; what `{:032x}` does in five times the time.
+fn hex(number: u128, digits: usize, out: &mut String) {
+    let mut text = [0; 32];
+    out.push_str(&uuid::Uuid::from_u128(number).simple().encode_lower(&mut text)[32 - digits..]);
+}
+
+/// An address as its `Display` writes it, which takes ten times as long for IPv4.
+fn written(address: &Address) -> String {
+    let Some(SocketAddr::V4(v4)) = address.as_inet() else { return address.to_string() };
+    let (mut out, mut digits) = (String::with_capacity(21), itoa::Buffer::new());
+    for (part, end) in v4.ip().octets().into_iter().zip(['.', '.', '.', ':']) {
+        out.push_str(digits.format(part));
+        out.push(end);
+    }
+    out.push_str(digits.format(v4.port()));
+    out
 }
 
 /// The caller's trace goes on; a bad or absent one begins anew (W3C Trace Context, section 3.2).
 fn trace_id(traceparent: Option<&str>) -> String {
     let given = traceparent.and_then(|t| t.split('-').nth(1)).unwrap_or("");
-    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    if given.len() == 32 && given.bytes().all(hex) && given.bytes().any(|b| b != b'0') {
+    let sound = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    if given.len() == 32 && given.bytes().all(sound) && given.bytes().any(|b| b != b'0') {
         return given.to_owned();
     }
-    format!("{:032x}", fastrand::u128(1..))
+    let mut out = String::with_capacity(32);
+    hex(fastrand::u128(1..), 32, &mut out);
+    out
 }
 
 /// A span of our own in a trace.
 #[must_use]
 pub fn traceparent(trace_id: &str) -> String {
     let mut out = String::with_capacity(55);
-    // Writing into a String cannot fail.
-    let _ = write!(out, "00-{trace_id}-{:016x}-01", fastrand::u64(1..));
+    out.push_str("00-");
+    out.push_str(trace_id);
+    out.push('-');
+    hex(u128::from(fastrand::u64(1..)), 16, &mut out);
+    out.push_str("-01");
     out
 }
 
 fn secret(headers: &HeaderMap) -> Option<&str> {
-    if let Some(bearer) = headers.get("authorization") {
+    if let Some(bearer) = headers.get(header::AUTHORIZATION) {
         let text = bearer.to_str().ok()?;
         let (scheme, secret) = text.split_once(' ')?;
         return scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim());
@@ -361,5 +385,16 @@ mod tests {
             assert!(made.len() == 32 && made.bytes().any(|b| b != b'0'));
         }
         assert_eq!(traceparent(id).len(), 55);
+        let mut text = String::new();
+        hex(0xab, 16, &mut text);
+        assert_eq!(text, "00000000000000ab");
+    }
+
+    #[test]
+    fn an_address_is_written_as_its_display_does() {
+        for text in ["0.0.0.0:0", "127.0.0.1:29100", "255.255.255.255:65535", "[2001:db8::1]:80"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(written(&Address::Inet(address)), text);
+        }
     }
 }

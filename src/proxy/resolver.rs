@@ -11,9 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// Between two look-ups of a name in use. `getaddrinfo` tells no lifetime.
 const REFRESH: Duration = Duration::from_secs(30);
+/// Look-ups at once: each is a thread.
+const TOGETHER_MAX: usize = 16;
 /// How long a failed look-up answers for those that come after it.
 const FAILED_KEEP: Duration = Duration::from_secs(1);
 
@@ -147,7 +150,7 @@ impl Resolver {
 
     /// Looks up every provider's name now; those that fail keep their last good addresses. Names
     /// that no provider uses any more are forgotten.
-    pub async fn refresh(&self, gateway: &Gateway) {
+    pub async fn refresh(self: &Arc<Self>, gateway: &Gateway) {
         let snapshot = gateway.snapshot.load_full();
         let mut used = Vec::new();
         for provider in snapshot.routes.providers.values() {
@@ -158,11 +161,20 @@ impl Resolver {
         }
         used.sort();
         used.dedup();
+        // Side by side: a name server that is silent for one must not keep the others old.
+        let mut asked = JoinSet::new();
         for name in &used {
-            if let Err(error) = self.look_up(name.clone()).await {
-                log::warn!("dns: {error}");
+            if asked.len() >= TOGETHER_MAX {
+                asked.join_next().await;
             }
+            let (resolver, name) = (self.clone(), name.clone());
+            asked.spawn(async move {
+                if let Err(error) = resolver.look_up(name).await {
+                    log::warn!("dns: {error}");
+                }
+            });
         }
+        while asked.join_next().await.is_some() {}
         self.known.write().retain(|name, _| used.contains(name));
         let known = self.known.read();
         self.failed.lock().retain(|name, _| used.contains(name) && !known.contains_key(name));

@@ -235,6 +235,7 @@ fn watch_facts(gateway: &Arc<Gateway>, shared: &Arc<Shared>) {
             draining: gateway.drain.phase() >= Phase::Leaving,
             spool_failing: gateway.spool.failing(),
             store_up: stats.store_up(),
+            redis_down: gateway.limits.redis_up() == Some(false),
             in_flight: gateway.in_flight() as u64,
             open_connections: shared.connections.load(Ordering::Relaxed),
             connections_refused: shared.turned_away.load(Ordering::Relaxed),

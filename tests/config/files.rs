@@ -279,6 +279,32 @@ fn what_a_new_config_gives_and_takes_is_told() {
 }
 
 #[test]
+fn a_limit_that_changed_is_told_with_its_owner() {
+    let text = |team: &str, key: &str| {
+        format!(
+            "{}[departments.d]\nbudgets = [{{ usd = 5.0, per = \"month\" }}]\n[teams.t]\n{team}\n\
+             [keys.k]\nsecret = \"env:SET\"\nteam = \"t\"\n{key}\n",
+            super::P
+        )
+    };
+    let budget = "budgets = [{ usd = 20.5, per = \"day\", alert = 0.8, on_exhausted = \"cut\" }]";
+    let one = "limits = { max_tokens_per_request = 100 }";
+    let dir = folder(&[
+        ("old.toml", &text("limits = { rpm = 60, burst = 5 }", budget)),
+        ("weir.toml", &text("limits = { rpm = 70, models = [\"m*\"] }", one)),
+    ]);
+    let load = |name: &str| config::read_with(&dir.path().join(name), &env).result.unwrap();
+    let said = config::diff(&load("old.toml").snapshot, &load("weir.toml").snapshot);
+    let want = [
+        "- keys.k: usd per day 20.500000, alert at 0.8, cuts streams",
+        "+ keys.k: max_tokens_per_request 100",
+        "- teams.t: rpm 60, burst 5",
+        "+ teams.t: rpm 70 for m*",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), want);
+}
+
+#[test]
 fn a_check_is_told_as_json_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("weir.toml");

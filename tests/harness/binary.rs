@@ -27,6 +27,7 @@ pub struct Weir {
     child: Option<Child>,
     tables: Tables,
     env: Vec<(String, String)>,
+    under: Vec<String>,
     _slot: Option<SemaphorePermit<'static>>,
 }
 
@@ -61,6 +62,7 @@ impl Weir {
             child: None,
             tables: other.tables.clone(),
             env: other.env.clone(),
+            under: other.under.clone(),
             _slot: None,
         };
         let (old, new) = (other.path().display(), weir.path().display());
@@ -88,6 +90,7 @@ impl Weir {
             child: None,
             tables,
             env: env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            under: Vec::new(),
             _slot: Some(slot),
         };
         weir.write(toml);
@@ -117,6 +120,10 @@ impl Weir {
         command.stdin(Stdio::null()).stdout(log("stdout.log")).stderr(log("stderr.log"));
         self.child = Some(command.spawn().expect("the binary"));
     }
+    /// What starts the process next time: a program and its arguments, which becomes the process.
+    pub fn under(&mut self, starter: &[&str]) {
+        self.under = starter.iter().map(|word| (*word).to_owned()).collect();
+    }
     /// An environment variable less for the next start.
     pub fn unset(&mut self, name: &str) {
         self.env.retain(|(k, _)| k != name);
@@ -139,8 +146,14 @@ impl Weir {
         self.command(arguments).stdin(Stdio::null()).output().expect("the binary")
     }
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(arguments).arg("--config").arg(self.config()).current_dir(self.path());
+        let mut words = self.under.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_weir")]);
+        let mut command = Command::new(words.next().expect("a program"));
+        command
+            .args(words)
+            .args(arguments)
+            .arg("--config")
+            .arg(self.config())
+            .current_dir(self.path());
         // Nothing of the developer's own shell (keys, WEIR_CONFIG, proxies) may reach it.
         command.env_clear().env("HOME", self.path()).env("RUST_BACKTRACE", "1");
         command.envs(self.env.iter().map(|(k, v)| (k, v)));

@@ -1,6 +1,6 @@
 //! What several nodes of one Redis have in common.
 
-use super::{PASSWORD, pair_with, passed, redis};
+use super::{PASSWORD, pair_with, passed, redis, turns, up};
 use crate::harness::binary::Tables;
 use crate::harness::{Weir, found, knobs, provider, toml};
 use crate::limits::by;
@@ -68,3 +68,50 @@ async fn a_key_made_at_one_node_is_said_to_all_and_acts_at_the_other() {
 
 /// Who listens for changes: the number alone.
 const NUMSUB: &str = "\"return redis.call('PUBSUB','NUMSUB','weir:changed')[2]\"";
+
+#[tokio::test]
+async fn a_budget_outlives_a_redis_that_comes_back_empty() {
+    let Some(mut redis) = redis().await else { return };
+    let (_far, both) = pair_with(&redis, "").await;
+    up(&both, 1.0).await;
+    redis.knows_two_nodes().await;
+    let used = |redis: &super::Redis| {
+        let script = "\"return tonumber(redis.call('HGET',KEYS[1],'u'))\"";
+        let key = "weir:{key:purse}:key:purse/budget/usd/day";
+        redis.command(&["EVAL", script, "1", key])?.strip_prefix(':')?.parse::<u64>().ok()
+    };
+    assert_eq!(passed(&turns(&both, "purse", "", 1).await), 1);
+    let one = found("the first is told", || used(&redis).filter(|used| *used > 0)).await;
+    assert_eq!(passed(&turns(&both, "purse", "", 5).await), 5);
+    found("all are told", || (used(&redis)? == 6 * one).then_some(())).await;
+    redis.kill();
+    up(&both, 0.0).await;
+    assert_eq!(passed(&turns(&both, "purse", "", 2).await), 2);
+    redis.again().await;
+    up(&both, 1.0).await;
+    // Whatever is said to it first, a settlement or a reservation.
+    found("what was used before", || (used(&redis)? == 8 * one).then_some(())).await;
+    assert_eq!(passed(&turns(&both, "purse", "", 2).await), 2);
+    found("and goes on from there", || (used(&redis)? == 10 * one).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_key_s_usage_is_what_all_nodes_count() {
+    let Some(redis) = redis().await else { return };
+    let (_far, both) = pair_with(&redis, "").await;
+    up(&both, 1.0).await;
+    assert_eq!(passed(&turns(&both, "hundred", "", 6).await), 6);
+    for weir in &both {
+        let page = crate::harness::Ask::get("/v1/usage").key("sk-hundred");
+        let start = Instant::now();
+        // A settlement is told after its answer.
+        loop {
+            let told = weir.ask(&page).await.json();
+            let limit = &told["limits"][0];
+            if (limit["used"].as_u64(), limit["remaining"].as_u64()) == (Some(6), Some(94)) {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(5), "{told}");
+        }
+    }
+}

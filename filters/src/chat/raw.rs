@@ -1,7 +1,7 @@
 //! Raw JSON in and out: text borrowed where it can be, objects as members, digits never touched.
 
 use memchr::memchr;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
@@ -38,6 +38,17 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
         }
         from.deserialize_str(Reader)
     }
+}
+
+/// For members that an answer can do without (`deserialize_with`): a value of another shape reads
+/// as none, where it would make the whole answer unreadable.
+pub(crate) fn lenient<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let raw = <&RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(raw.get()).ok())
 }
 
 /// An object's members in their order, values unread.

@@ -118,7 +118,7 @@ impl Api {
 
     /// What a whole reply has beside tokens.
     #[must_use]
-    pub fn units(self, request: &Peek, reply: &[u8]) -> Units {
+    pub fn units(self, request: &Peek, reply: &Bytes) -> Units {
         match self {
             Self::Passed(passed) => passed.units(request, reply),
             _ => Units::default(),
@@ -280,7 +280,7 @@ fn translated(
     wire: Wire,
     ask: &Ask<'_>,
 ) -> Result<(Outgoing, Memo), ApiError> {
-    let peek = peek::chat(chat.body.into()).map_err(ApiError::from)?;
+    let peek = peek::chat(chat.body.into()).map_err(|bad| in_words_of(api, bad, ask.peek))?;
     let mut outgoing = wire.request(&Ask { peek: &peek, ..*ask })?;
     // What the wire strips for callers of chat never reaches a caller of another dialect.
     outgoing.strip_usage = false;
@@ -290,6 +290,14 @@ fn translated(
     }
     chat.dropped.iter().for_each(|name| note(&mut outgoing.dropped, name));
     Ok((outgoing, Memo { names: chat.names, ..Memo::default() }))
+}
+
+/// A fault of the chat, told of the member that the caller wrote.
+fn in_words_of(api: Api, bad: BadBody, asked: &Peek) -> ApiError {
+    let BadBody::Member { param, message } = &bad else { return bad.into() };
+    let Some(theirs) = names::member(api, param, asked) else { return bad.into() };
+    let message = message.replace(&format!("`{param}`"), &format!("`{theirs}`"));
+    BadBody::Member { param: theirs.into(), message }.into()
 }
 
 impl From<BadBody> for ApiError {

@@ -91,6 +91,8 @@ pub(super) fn member(api: Api, chat: &str, asked: &Peek) -> Option<&'static str>
             "input.reasoning"
         }
         (Api::Responses, "messages.tool_calls.function.arguments") => "input.arguments",
+        (Api::Responses, "messages") => "input",
+        (Api::Completions, "messages") => "prompt",
         (Api::Responses, "max_tokens" | "max_completion_tokens") => "max_output_tokens",
         _ => return None,
     })

@@ -72,7 +72,8 @@ pub struct Quirks {
     pub stream_options: bool,
     /// Usage comes in the stream without being asked for, so nothing is injected.
     pub usage_unasked: bool,
-    /// Within tool loops the model wants its `reasoning_content` back; others refuse the member.
+    /// Within tool loops the model wants its `reasoning_content` back, with every call; others
+    /// refuse the member.
     pub reasoning_back: bool,
     /// Members of messages that it answers with 400, so they are left out of a conversation.
     pub refused: Vec<String>,

@@ -99,7 +99,7 @@ fn what_is_handed_on_is_counted_by_its_own_units() {
     let units = |passed: Passed, request: Value, reply: Value| {
         let api = Api::Passed(passed);
         let peek: Peek = api.read(Bytes::from(request.to_string())).unwrap();
-        api.units(&peek, reply.to_string().as_bytes())
+        api.units(&peek, &reply.to_string().into())
     };
     let images = json!({"data": [{"b64_json": "x"}, {"b64_json": "y"}]});
     assert_eq!(units(Passed::ImageGeneration, json!({"prompt": "p"}), images).images, 2);

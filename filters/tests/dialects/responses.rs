@@ -83,7 +83,7 @@ fn adjacent_items_of_the_assistant_are_one_message() {
         {"role": "tool", "tool_call_id": "c3", "content": "three"},
     ]);
     assert_eq!(sent["messages"], want);
-    assert_eq!(dropped, ["input.web_search_call"]);
+    assert_eq!(dropped, ["input.reasoning", "input.web_search_call"]);
 }
 
 #[test]
@@ -135,7 +135,37 @@ fn reasoning_comes_back_within_tool_loops_where_the_provider_wants_it() {
     let quirks = Quirks { reasoning_back: true, ..Quirks::default() };
     let (sent, _, _) = To { quirks, ..To::new(Wire::OpenAi) }.ask(Api::Responses, &body);
     assert_eq!(sent["messages"][1]["reasoning_content"], "hm");
-    assert!(to_chat(&body).0["messages"][1].get("reasoning_content").is_none());
+    let (chat, dropped) = to_chat(&body);
+    assert!(chat["messages"][1].get("reasoning_content").is_none());
+    assert!(dropped.contains(&"input.reasoning".to_owned()), "{dropped:?}");
+}
+
+/// DeepSeek and Kimi answer 400 to a call without the member, whoever made it.
+#[test]
+fn who_wants_reasoning_back_gets_the_member_though_nobody_kept_it() {
+    let call = json!([{"role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "x"}]);
+    let turns = json!([{"role": "user", "content": "go"},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c", "content": "x"}]}]);
+    let chat = json!([{"role": "user", "content": "go"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"}]);
+    let quirks = Quirks { reasoning_back: true, ..Quirks::default() };
+    let to = To { quirks, ..To::new(Wire::OpenAi) };
+    for (api, body) in [
+        (Api::Responses, with("input", call)),
+        (Api::Messages, json!({"model": "m", "max_tokens": 9, "messages": turns})),
+        (Api::Chat, json!({"model": "m", "messages": chat})),
+    ] {
+        assert_eq!(to.ask(api, &body).0["messages"][1]["reasoning_content"], " ", "{api:?}");
+        let plain = To::new(Wire::OpenAi).ask(api, &body).0;
+        assert!(plain["messages"][1].get("reasoning_content").is_none(), "{api:?}");
+    }
 }
 
 #[test]
@@ -208,6 +238,15 @@ fn no_response_is_kept_and_that_is_said() {
         (&sent["previous_response_id"], &sent["model"]),
         (&json!("resp_1"), &json!("up-model"))
     );
+}
+
+#[test]
+fn what_is_wrong_is_named_as_the_caller_wrote_it() {
+    for wire in [Wire::OpenAi, Wire::Anthropic, Wire::Gemini] {
+        let error = To::new(wire).try_ask(Api::Responses, &with("input", json!([]))).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("input"));
+        assert_eq!(error.message, "`input` must not be empty");
+    }
 }
 
 fn events(body: &Value, deltas: &[Value], finish: &str) -> (responses::Seen, Value) {

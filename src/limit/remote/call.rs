@@ -1,7 +1,8 @@
 //! Calls of the script: what they say of each rule, and what comes back.
 
-use crate::limit::counter::{Hold, Now, Standing, Why};
+use crate::limit::counter::{Hold, Now, Seen, Why};
 use crate::limit::rule::{Kind, Rule, Scope};
+use crate::limit::standing::Standing;
 use redis::{FromRedisValue, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ pub struct Call {
     pub rules: Vec<Arc<Rule>>,
     /// The mark, then two keys for each rule.
     pub keys: Vec<String>,
-    /// What to do, and ten words for each rule.
+    /// What to do, and eleven words for each rule.
     pub words: Vec<String>,
 }
 
@@ -37,6 +38,8 @@ pub enum Op {
     Release,
     /// Adds to a hold.
     Grow,
+    /// Only tells how rules stand.
+    Query,
 }
 
 /// What one rule is told in a call.
@@ -46,8 +49,8 @@ pub struct Units {
     pub n: u64,
     /// What is held.
     pub hold: Hold,
-    /// What a budget has used, should Redis not know.
-    pub base: u64,
+    /// What Redis had said of a budget, should it not know any more.
+    pub base: Seen,
 }
 
 impl Call {
@@ -58,6 +61,7 @@ impl Call {
             Op::Settle => "s",
             Op::Release => "x",
             Op::Grow => "g",
+            Op::Query => "q",
         };
         let Caller { id, tag } = caller;
         Self {
@@ -95,7 +99,8 @@ impl Call {
             rule.capacity().to_string(),
             ms.to_string(),
             bounds,
-            units.base.to_string(),
+            units.base.used.to_string(),
+            units.base.epoch.to_string(),
             units.n.to_string(),
             units.hold.amount.to_string(),
             period,
@@ -128,8 +133,8 @@ fn shape(rule: &Rule, now: Now) -> (&'static str, u64, u128, String) {
 /// What Redis says to a reservation.
 #[derive(Debug)]
 pub enum Said {
-    /// Taken; how each rule stands now.
-    Taken(Vec<Standing>),
+    /// Taken; how each rule stands now, and since when Redis counts it.
+    Taken(Vec<(Standing, u64)>),
     /// Refused by this rule.
     Refused(Arc<Rule>, Why),
     /// It came after its own release.
@@ -147,7 +152,7 @@ pub fn said(call: &Call, value: Value) -> Said {
         Some("ok") => {
             let numbers: Vec<i64> = items.filter_map(number).collect();
             let stand = |(rule, n): (&Arc<Rule>, &[i64])| standing(rule, n);
-            let all: Option<Vec<_>> = call.rules.iter().zip(numbers.chunks(3)).map(stand).collect();
+            let all: Option<Vec<_>> = call.rules.iter().zip(numbers.chunks(4)).map(stand).collect();
             match all.filter(|all| all.len() == call.rules.len()) {
                 Some(all) => Said::Taken(all),
                 None => Said::Odd,
@@ -179,25 +184,37 @@ fn refused(mut items: impl Iterator<Item = Value>) -> Option<(usize, Why)> {
     Some((place, why))
 }
 
-fn standing(rule: &Rule, numbers: &[i64]) -> Option<Standing> {
-    let &[used, held, reset] = numbers else { return None };
+fn standing(rule: &Rule, numbers: &[i64]) -> Option<(Standing, u64)> {
+    let &[used, held, reset, epoch] = numbers else { return None };
     let (used, held) = (u64::try_from(used).ok()?, u64::try_from(held).ok()?);
     let limit = rule.capacity();
     let remaining = limit.saturating_sub(used.saturating_add(held));
     let reset = u64::try_from(reset).ok().map(Duration::from_millis);
-    Some(Standing { limit, used, held, remaining, reset })
+    Some((Standing { limit, used, held, remaining, reset }, u64::try_from(epoch).ok()?))
 }
 
-/// The alerts in a settlement's answer: which rule, and what is used of it.
-pub fn alerts(call: &Call, value: Value) -> Vec<(Arc<Rule>, u64)> {
+/// What a settlement's answer says of one budget.
+#[derive(Debug, Clone)]
+pub struct Total {
+    /// Which.
+    pub rule: Arc<Rule>,
+    /// What all nodes have used of it.
+    pub seen: Seen,
+    /// It has reached its threshold just now.
+    pub alert: bool,
+}
+
+/// Reads a settlement's answer.
+pub fn totals(call: &Call, value: Value) -> Vec<Total> {
     let Value::Array(items) = value else { return Vec::new() };
     let numbers: Vec<i64> = items.into_iter().skip(1).filter_map(number).collect();
-    let read = |pair: &[i64]| {
-        let &[place, used] = pair else { return None };
-        let rule = call.rules.get(usize::try_from(place).ok()?.checked_sub(1)?)?;
-        Some((rule.clone(), u64::try_from(used).ok()?))
+    let read = |numbers: &[i64]| {
+        let &[place, used, epoch, alert] = numbers else { return None };
+        let rule = call.rules.get(usize::try_from(place).ok()?.checked_sub(1)?)?.clone();
+        let seen = Seen { used: u64::try_from(used).ok()?, epoch: u64::try_from(epoch).ok()? };
+        Some(Total { rule, seen, alert: alert == 1 })
     };
-    numbers.chunks(2).filter_map(read).collect()
+    numbers.chunks(4).filter_map(read).collect()
 }
 
 fn text(value: Value) -> Option<String> {
@@ -252,7 +269,7 @@ mod tests {
         all.extend(rules(Scope::Team, "t"));
         let call = call(&all, now);
         assert_eq!(call.keys.len(), 1 + 2 * all.len());
-        assert_eq!(call.words.len(), 3 + 10 * all.len());
+        assert_eq!(call.words.len(), 3 + 11 * all.len());
         assert!(call.keys.iter().all(|k| k.starts_with("weir:{team:t}:")), "{:?}", call.keys);
         let script = include_str!("script.lua");
         let made = script.match_indices("redis.call(").filter(|(at, _)| {

@@ -1,8 +1,8 @@
 //! The connection to Redis: kept, watched by signs of life, and the one task that tells Redis what
 //! is settled.
 
-use super::call::{Call, alerts};
-use super::{Alert, Remote};
+use super::Remote;
+use super::call::Call;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::sync::Arc;
@@ -99,6 +99,30 @@ fn sha1(code: &str) -> String {
     digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// A client of one server.
+///
+/// # Errors
+/// An address that is none.
+pub fn client(
+    url: &str,
+    user: Option<&str>,
+    password: Option<&str>,
+) -> Result<redis::Client, String> {
+    use redis::IntoConnectionInfo as _;
+    let said = |e: redis::RedisError| e.to_string();
+    let mut info = url.into_connection_info().map_err(said)?;
+    // Without CLIENT SETINFO, which Redis before 7.2 cannot even grant.
+    let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
+    if let Some(user) = user {
+        settings = settings.set_username(user);
+    }
+    if let Some(password) = password {
+        settings = settings.set_password(password);
+    }
+    info = info.set_redis_settings(settings);
+    redis::Client::open(info).map_err(said)
+}
+
 pub(super) async fn run(remote: Arc<Remote>, calls: mpsc::Receiver<Call>, client: Client) {
     let name = format!("{:016x}", fastrand::u64(..));
     let nodes = format!("{}{{nodes}}", remote.settings.prefix);
@@ -120,7 +144,7 @@ async fn watch(remote: &Remote, client: &Client, nodes: &str, name: &str) {
                     Some(link)
                 }
                 Err(error) => {
-                    log::debug!("redis: {error}");
+                    remote.fails(&error);
                     None
                 }
             },
@@ -140,7 +164,7 @@ async fn watch(remote: &Remote, client: &Client, nodes: &str, name: &str) {
                 }
             }
             Ok(Err(error)) => {
-                log::debug!("redis: {error}");
+                remote.fails(&error);
                 remote.set_up(false);
                 remote.link.store(None);
             }
@@ -198,9 +222,7 @@ async fn together(remote: &Arc<Remote>, link: &Arc<Link>, calls: Vec<Call>) -> V
         let Ok((call, answer)) = done else { continue };
         match answer {
             Ok(Ok(value)) => {
-                for (rule, used) in alerts(&call, value) {
-                    (remote.hooks.alert)(&Alert { rule, used });
-                }
+                remote.heard(&call, value);
                 remote.told();
             }
             // What the server itself refuses would be refused again.

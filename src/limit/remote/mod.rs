@@ -8,17 +8,19 @@ mod call;
 mod link;
 
 pub use call::Caller;
-pub use link::Link;
+pub use link::{Link, client};
 
-use super::counter::{Frame, Hold, Now, Standing};
+use super::counter::{Frame, Hold, Now, Seen};
 use super::reservation::Alert;
 use super::rule::{Kind, Rule};
-use super::table::{Seats, Used};
-use super::{Group, Refusal};
-use call::{Call, Op, Said, Units, said};
+use super::seats::Seats;
+use super::standing::Standing;
+use super::table::Used;
+use super::{Group, Limits, Refusal};
+use call::{Call, Op, Said, Total, Units, said};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -54,8 +56,12 @@ pub struct Hooks {
 pub struct Remote {
     settings: Settings,
     hooks: Hooks,
+    /// Whose counters hear what Redis says.
+    limits: Weak<Limits>,
     link: arc_swap::ArcSwapOption<Link>,
     up: AtomicBool,
+    /// What is wrong with it, as last said.
+    why: parking_lot::Mutex<String>,
     late: AtomicU32,
     nodes: AtomicU64,
     queue: mpsc::Sender<Call>,
@@ -72,6 +78,14 @@ impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote").field("up", &self.is_up()).finish_non_exhaustive()
     }
+}
+
+/// What a request holds, and what Redis had said of each rule, should it have forgotten.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held<'a> {
+    pub rules: &'a Group,
+    pub holds: &'a [Hold],
+    pub bases: &'a [Seen],
 }
 
 /// How a request is known to Redis.
@@ -91,30 +105,6 @@ impl Shared {
     }
 }
 
-/// A client of one server.
-///
-/// # Errors
-/// An address that is none.
-pub fn client(
-    url: &str,
-    user: Option<&str>,
-    password: Option<&str>,
-) -> Result<redis::Client, String> {
-    use redis::IntoConnectionInfo as _;
-    let said = |e: redis::RedisError| e.to_string();
-    let mut info = url.into_connection_info().map_err(said)?;
-    // Without CLIENT SETINFO, which Redis before 7.2 cannot even grant.
-    let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
-    if let Some(user) = user {
-        settings = settings.set_username(user);
-    }
-    if let Some(password) = password {
-        settings = settings.set_password(password);
-    }
-    info = info.set_redis_settings(settings);
-    redis::Client::open(info).map_err(said)
-}
-
 /// Why Redis gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Away {
@@ -126,13 +116,19 @@ pub(super) enum Away {
 
 impl Remote {
     /// Redis, not connected yet; and what [`link::run`] tells it.
-    pub(super) fn new(settings: Settings, hooks: Hooks) -> (Arc<Self>, mpsc::Receiver<Call>) {
+    pub(super) fn new(
+        settings: Settings,
+        hooks: Hooks,
+        limits: Weak<Limits>,
+    ) -> (Arc<Self>, mpsc::Receiver<Call>) {
         let (queue, calls) = mpsc::channel(QUEUE_MAX);
         let remote = Self {
             settings,
             hooks,
+            limits,
             link: arc_swap::ArcSwapOption::empty(),
             up: AtomicBool::new(false),
+            why: parking_lot::Mutex::default(),
             late: AtomicU32::new(0),
             nodes: AtomicU64::new(1),
             queue,
@@ -159,8 +155,21 @@ impl Remote {
         self.waiting.load(Ordering::Acquire)
     }
 
+    /// Redis cannot be reached, or refuses us: said once for each reason until it counts again.
+    fn fails(&self, error: &redis::RedisError) {
+        let why = error.to_string();
+        let mut last = self.why.lock();
+        if *last != why {
+            log::warn!(why = why.as_str(); "redis cannot be asked");
+            *last = why;
+        }
+    }
+
     fn set_up(&self, up: bool) {
         self.late.store(0, Ordering::Relaxed);
+        if up {
+            self.why.lock().clear();
+        }
         if self.up.swap(up, Ordering::AcqRel) == up {
             return;
         }
@@ -188,7 +197,7 @@ impl Remote {
         seats.lock(rules).each(&frame, |i, rule, state| {
             // What is there of a rest is each node's own.
             if let Some(n) = amounts.get(i).filter(|_| rule.kind != Kind::Rest) {
-                let units = Units { n: *n, base: state.known(), ..Units::default() };
+                let units = Units { n: *n, base: state.seen(), ..Units::default() };
                 self.add(&mut call, rule, units, caller);
             }
         });
@@ -197,25 +206,48 @@ impl Remote {
             None => None,
         };
         match answer.map(|value| said(&call, value)) {
-            Some(Said::Taken(standings)) => {
+            Some(Said::Taken(said)) => {
                 seats.lock(rules).each(&frame, |i, rule, state| {
-                    if let Some(standing) = standings.get(i) {
-                        state.saw(rule, standing.used, &frame);
+                    if let Some((standing, epoch)) = said.get(i) {
+                        state.saw(rule, Seen { used: standing.used, epoch: *epoch }, &frame);
                     }
                 });
-                Ok(Ok(standings))
+                Ok(Ok(said.into_iter().map(|(standing, _)| standing).collect()))
             }
             Some(Said::Refused(rule, why)) => Ok(Err(Refusal { rule, why })),
             Some(Said::Late | Said::Odd) | None => {
                 // It may have run all the same, or still will.
                 let holds = amounts.iter().map(|n| Hold { amount: *n, period: 0 });
                 let mut release = self.call(Op::Release, caller);
-                for (rule, hold) in shared(rules).zip(holds) {
-                    self.release(&mut release, (rule, hold), caller, frame.now);
-                }
+                let mut holds = holds;
+                seats.lock(rules).each(&frame, |_, rule, state| {
+                    if rule.kind != Kind::Rest
+                        && let Some(hold) = holds.next()
+                    {
+                        let units = Units { hold, base: state.seen(), ..Units::default() };
+                        self.release(&mut release, (rule, units), caller, frame.now);
+                    }
+                });
                 self.tell(release);
                 Err(Away::Failed)
             }
+        }
+    }
+
+    /// How rules stand, each given with what Redis had said of it; `None` where it does not say.
+    pub(super) async fn standings(
+        &self,
+        rules: &[(Arc<Rule>, Seen)],
+        caller: &Caller,
+    ) -> Option<Vec<Standing>> {
+        let link = self.link.load_full().filter(|_| self.is_up() && !rules.is_empty())?;
+        let mut call = self.call(Op::Query, caller);
+        for (rule, base) in rules {
+            self.add(&mut call, rule, Units { base: *base, ..Units::default() }, caller);
+        }
+        match said(&call, self.timed(link.invoke(&call)).await?) {
+            Said::Taken(said) => Some(said.into_iter().map(|(standing, _)| standing).collect()),
+            _ => None,
         }
     }
 
@@ -223,14 +255,14 @@ impl Remote {
     fn release(
         &self,
         call: &mut Call,
-        (rule, mut hold): (&Arc<Rule>, Hold),
+        (rule, mut units): (&Arc<Rule>, Units),
         caller: &Caller,
         now: Now,
     ) {
         if let Kind::Budget { per, zone, .. } = &rule.kind {
-            hold.period = per.at(now.wall, zone).start;
+            units.hold.period = per.at(now.wall, zone).start;
         }
-        self.add(call, rule, Units { hold, ..Units::default() }, caller);
+        self.add(call, rule, units, caller);
     }
 
     /// Somebody was answered within the last timeout.
@@ -266,7 +298,7 @@ impl Remote {
                 return Some(value);
             }
             Ok(Err(error)) => {
-                log::debug!("redis: {error}");
+                self.fails(&error);
                 self.set_up(false);
             }
             Err(_) => {
@@ -280,31 +312,28 @@ impl Remote {
     }
 
     /// Books what was used, when Redis can hear it.
-    pub(super) fn settle(&self, shared_by: &Shared, rules: &Group, holds: &[Hold], used: &Used) {
-        let mut call = self.call(Op::Settle, &shared_by.caller);
-        for (rule, hold) in held(rules, holds) {
-            let units = Units { n: used.of(rule), hold, ..Units::default() };
-            self.add(&mut call, rule, units, &shared_by.caller);
-        }
-        self.tell(call);
+    pub(super) fn settle(&self, shared_by: &Shared, held: &Held<'_>, used: &Used) {
+        self.each(Op::Settle, shared_by, held, |_, rule| used.of(rule));
     }
 
     /// Gives everything back, when Redis can hear it.
-    pub(super) fn give(&self, shared_by: &Shared, rules: &Group, holds: &[Hold]) {
-        let mut call = self.call(Op::Release, &shared_by.caller);
-        for (rule, hold) in held(rules, holds) {
-            self.add(&mut call, rule, Units { hold, ..Units::default() }, &shared_by.caller);
-        }
-        self.tell(call);
+    pub(super) fn give(&self, shared_by: &Shared, held: &Held<'_>) {
+        self.each(Op::Release, shared_by, held, |_, _| 0);
     }
 
-    /// Adds to a hold. `holds` is what it was before.
-    pub(super) fn grow(&self, shared_by: &Shared, rules: &Group, holds: &[Hold], more: &[u64]) {
-        let mut call = self.call(Op::Grow, &shared_by.caller);
-        let held = rules.iter().zip(holds).zip(more).filter(|((r, _), _)| r.kind != Kind::Rest);
-        for ((rule, hold), n) in held {
-            let units = Units { n: *n, hold: *hold, ..Units::default() };
-            self.add(&mut call, rule, units, &shared_by.caller);
+    /// Adds to a hold, which is given as it was before.
+    pub(super) fn grow(&self, shared_by: &Shared, held: &Held<'_>, more: &[u64]) {
+        self.each(Op::Grow, shared_by, held, |i, _| more.get(i).copied().unwrap_or(0));
+    }
+
+    fn each(&self, op: Op, by: &Shared, held: &Held<'_>, n: impl Fn(usize, &Rule) -> u64) {
+        let mut call = self.call(op, &by.caller);
+        for (i, (rule, hold)) in held.rules.iter().zip(held.holds.iter().copied()).enumerate() {
+            if rule.kind != Kind::Rest {
+                let base = held.bases.get(i).copied().unwrap_or_default();
+                let units = Units { n: n(i, rule), hold, base };
+                self.add(&mut call, rule, units, &by.caller);
+            }
         }
         self.tell(call);
     }
@@ -327,6 +356,20 @@ impl Remote {
         }
     }
 
+    /// What a settlement's answer says: how much is used of budgets, and which of them reached
+    /// their threshold.
+    fn heard(&self, call: &Call, value: redis::Value) {
+        let limits = self.limits.upgrade();
+        for Total { rule, seen, alert } in call::totals(call, value) {
+            if let Some(limits) = &limits {
+                limits.heard(&rule, seen);
+            }
+            if alert {
+                (self.hooks.alert)(&Alert { rule, used: seen.used });
+            }
+        }
+    }
+
     fn told(&self) {
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
@@ -335,10 +378,6 @@ impl Remote {
 /// The rules that Redis counts: a key's rest is each node's own.
 pub(super) fn shared(rules: &Group) -> impl Iterator<Item = &Arc<Rule>> {
     rules.iter().filter(|r| r.kind != Kind::Rest)
-}
-
-fn held<'a>(rules: &'a Group, holds: &'a [Hold]) -> impl Iterator<Item = (&'a Arc<Rule>, Hold)> {
-    rules.iter().zip(holds.iter().copied()).filter(|(r, _)| r.kind != Kind::Rest)
 }
 
 /// Keeps the connection and tells Redis what is settled, for ever. For a thread of its own.

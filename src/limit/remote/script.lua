@@ -3,8 +3,8 @@
 -- KEYS[1] is the hold's mark: there once it was settled or released, so that neither is done
 -- twice, and a reserve that comes late takes nothing. Then two keys for each rule: its counter (a
 -- hash), and its holds (a sorted set by their end, of members `id|amount|period`).
--- ARGV: what to do (r reserve, s settle, x release, g grow), the hold's id, milliseconds it lives,
--- then ten words for each rule, see `rule`.
+-- ARGV: what to do (r reserve, s settle, x release, g grow, q only tell), the hold's id, milliseconds it lives,
+-- then eleven words for each rule, see `rule`.
 -- Amounts are whole and below 2^53. A bucket's debt has fractions, being refilled by the
 -- millisecond.
 
@@ -12,7 +12,7 @@ local op, id, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local second = tonumber(time[1])
 local now = second * 1000 + math.floor(tonumber(time[2]) / 1000)
-local WORDS, PARTS, SLACK = 10, 60, 1e-6
+local WORDS, PARTS, SLACK = 11, 60, 1e-6
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
     return {op == 'r' and 'late' or 'again'}
@@ -30,11 +30,12 @@ local function rule(i)
         cap = tonumber(ARGV[o + 3]),
         ms = tonumber(ARGV[o + 4]),     -- a bucket's period, a window's length
         bounds = ARGV[o + 5],           -- starts of a budget's last, this and next period, its end
-        base = tonumber(ARGV[o + 6]),   -- what a budget has used, if nobody here knows
-        n = tonumber(ARGV[o + 7]),      -- to take, to add, or really used
-        held = tonumber(ARGV[o + 8]),   -- what the hold has
-        period = ARGV[o + 9],           -- the start of the period the hold is of
-        alert = tonumber(ARGV[o + 10]), -- a budget's threshold, or nothing
+        base = tonumber(ARGV[o + 6]),   -- what a budget has used, as it was last said here
+        epoch = ARGV[o + 7],            -- and by which of its counters; 0: by the ledger
+        n = tonumber(ARGV[o + 8]),      -- to take, to add, or really used
+        held = tonumber(ARGV[o + 9]),   -- what the hold has
+        period = ARGV[o + 10],          -- the start of the period the hold is of
+        alert = tonumber(ARGV[o + 11]), -- a budget's threshold, or nothing
     }
     return r
 end
@@ -64,7 +65,7 @@ function loaders.w(r)
     table.sort(r.parts, function(a, b) return a[1] < b[1] end)
 end
 function loaders.m(r)
-    local s = redis.call('HMGET', r.state, 'p', 'u', 'h', 'a')
+    local s = redis.call('HMGET', r.state, 'p', 'u', 'h', 'a', 'e', 'b')
     local this, mine = 'ever', true
     if r.bounds ~= '' then
         local b = {}
@@ -77,6 +78,13 @@ function loaders.m(r)
     r.used = kept and tonumber(s[2]) or (not s[1] and mine and r.base or 0)
     r.open = kept and tonumber(s[3]) or 0
     r.told = kept and s[4] or '0'
+    -- A counter that is not there was lost, with what all nodes had used: the first one that comes
+    -- says what it knows, and who knows more of what was before adds the rest.
+    r.born = kept and s[5] or tostring(now)
+    r.from = kept and tonumber(s[6] or 0) or (not s[1] and r.used or 0)
+    if kept and mine and r.epoch ~= '0' and r.epoch ~= r.born and r.base > r.from then
+        r.used, r.from = r.used + r.base - r.from, r.base
+    end
     if not s[1] and r.alert and r.used >= r.alert then r.told = '1' end
 end
 
@@ -119,7 +127,8 @@ local function save(r)
         redis.call('HSET', r.state, 'h', whole(r.open))
         redis.call('PEXPIRE', r.state, whole(2 * r.ms + ttl))
     elseif r.kind == 'm' then
-        redis.call('HSET', r.state, 'p', r.this, 'u', whole(r.used), 'h', whole(r.open), 'a', r.told)
+        redis.call('HSET', r.state, 'p', r.this, 'u', whole(r.used), 'h', whole(r.open), 'a', r.told,
+            'e', r.born, 'b', whole(r.from))
         if r.ends then
             redis.call('PEXPIRE', r.state, whole((r.ends - second + 86400) * 1000 + ttl))
         else
@@ -164,7 +173,7 @@ local function refuses(r)
     return 0
 end
 
--- Used, held, milliseconds to its reset (-1: never).
+-- Used, held, milliseconds to its reset (-1: never), and since when a budget is counted.
 local function standing(r)
     if r.kind == 'b' then return math.ceil(r.debt - SLACK), 0, math.ceil(r.debt * r.ms / r.rate) end
     if r.kind == 'c' then return 0, r.open, 0 end
@@ -173,6 +182,11 @@ local function standing(r)
 end
 
 local rules, worst, reply = {}, 0, nil
+local function tell(r)
+    local used, held, reset = standing(r)
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = used, held, reset, tonumber(r.born or 0)
+end
 for i = 1, (#KEYS - 1) / 2 do
     local r = rule(i)
     load(r)
@@ -192,8 +206,9 @@ for i, r in ipairs(rules) do
     if op == 'r' then
         take(r, r.n)
         if r.kind == 'c' then r.open = r.open + 1 end
-        local used, held, reset = standing(r)
-        reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = used, held, reset
+        tell(r)
+    elseif op == 'q' then
+        tell(r)
     elseif op == 'g' then
         if r.n > 0 and r.kind ~= 'c' then
             -- A hold whose time was over has been given back: then this is the whole of it.
@@ -210,10 +225,10 @@ for i, r in ipairs(rules) do
                 redis.call('HINCRBY', r.state, string.format('%.0f', r.part), string.format('%.0f', r.n))
             elseif r.kind == 'm' and r.period == r.this then
                 r.used = r.used + r.n
-                if r.alert and r.used >= r.alert and r.told ~= '1' then
-                    r.told = '1'
-                    reply[#reply + 1], reply[#reply + 2] = i, r.used
-                end
+                local due = 0
+                if r.alert and r.used >= r.alert and r.told ~= '1' then r.told, due = '1', 1 end
+                local n = #reply
+                reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = i, r.used, tonumber(r.born), due
             end
         end
     end

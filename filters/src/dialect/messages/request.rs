@@ -41,6 +41,15 @@ impl Target {
             reasons: reasons(ask.model),
         }
     }
+
+    /// Writes the thoughts of a turn with calls where they go back: who wants them wants them in
+    /// tool loops (api-docs.deepseek.com/guides/thinking_mode). True where they are lost.
+    pub(in crate::dialect) fn recall(&self, thoughts: &str, out: &mut Vec<u8>) -> bool {
+        if self.reasoning_back && !thoughts.is_empty() {
+            put_member(out, "reasoning_content", thoughts);
+        }
+        !self.reasoning_back && !thoughts.is_empty()
+    }
 }
 
 /// OpenAI's reasoning models by their names, a host's prefix aside.

@@ -228,13 +228,8 @@ impl Writer<'_> {
         } else {
             put_member(out, "content", &text);
         }
-        // Who wants reasoning back wants it within tool loops (DeepSeek's documentation).
-        let back = self.target.reasoning_back && !thoughts.is_empty();
-        if back && !calls.is_empty() {
-            put_member(out, "reasoning_content", &thoughts);
-        }
-        let lost = !back && !thoughts.is_empty() || !self.target.rich && !sealed.is_empty();
-        if lost && !calls.is_empty() {
+        let seals = !self.target.rich && !sealed.is_empty();
+        if !calls.is_empty() && (self.target.recall(&thoughts, out) || seals) {
             self.dropped.push("messages.content.thinking".into());
         }
         if let Some(mark) = mark {

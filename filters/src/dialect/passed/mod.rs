@@ -1,7 +1,7 @@
 //! Endpoints whose bodies are handed on: images, audio, rerank, moderations. Only the model is
 //! read and set; what is counted beside tokens is read out of request and reply.
 
-use crate::chat::raw::put_text;
+use crate::chat::raw::{lenient, put_text};
 use crate::error::{ApiError, Class, Code, Failure};
 use crate::peek::{self, BadBody, Edits, Peek, Segments, apply_params};
 use crate::tokens::Counter;
@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 mod form;
 mod shape;
+mod told;
 
 /// One such endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,9 +66,11 @@ impl Passed {
     /// The request for one try.
     ///
     /// # Errors
-    /// A provider that does not speak OpenAI's protocol.
+    /// A provider that does not speak OpenAI's protocol; Cohere's rerank is what others took over
+    /// (docs.cohere.com/v2/reference/rerank).
     pub(super) fn request(self, wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
-        if !matches!(wire, Wire::OpenAi | Wire::Azure) {
+        let cohere = wire == Wire::Cohere && self == Self::Rerank;
+        if !cohere && !matches!(wire, Wire::OpenAi | Wire::Azure) {
             let why = format!("the provider of this model has no {}", self.path());
             return Err(ApiError::new(Code::InvalidRequest, why).param("model"));
         }
@@ -95,10 +98,17 @@ impl Passed {
             return Err(Failure::new(Class::Invalid, 200, "the reply is empty"));
         }
         shape::check(self, &body)?;
+        let streamed = told::is_stream(&body).then(|| told::read(&body)).transpose()?;
         let reply = serde_json::from_slice::<Reply<'_>>(&body).unwrap_or_default();
-        let usage = reply.usage.and_then(|raw| serde_json::from_str::<Tokens>(raw.get()).ok());
+        let billed = reply.meta.and_then(|meta| meta.billed_units);
+        let usage = match streamed.as_ref() {
+            Some(told) => told.usage.as_deref(),
+            None => reply.usage.map(RawValue::get),
+        };
+        let usage = usage.and_then(|raw| serde_json::from_str::<Tokens>(raw).ok());
         let usage = usage.and_then(Tokens::usage);
-        let usage = usage.or_else(|| self.is_priced_by_units().then(Usage::default));
+        let by_units = self.is_priced_by_units() || billed.is_some();
+        let usage = usage.or_else(|| by_units.then(|| billed.unwrap_or_default().usage()));
         let counter = Counter::new(context.encoding);
         Ok(Whole { body: body.clone(), tap: Tap { usage, finish: None, model: None, counter } })
     }
@@ -109,11 +119,14 @@ impl Passed {
     }
 
     /// What is counted beside tokens.
-    pub(super) fn units(self, request: &Peek, reply: &[u8]) -> Units {
+    pub(super) fn units(self, request: &Peek, reply: &Bytes) -> Units {
         let read = || serde_json::from_slice::<Reply<'_>>(reply).unwrap_or_default();
         match self {
             Self::ImageGeneration | Self::ImageEdit | Self::ImageVariation => {
-                let images = read().data.map_or(0, |list| list.len() as u64);
+                let images = match told::is_stream(reply).then(|| told::read(reply)) {
+                    Some(told) => told.map_or(0, |told| told.images),
+                    None => read().data.map_or(0, |list| list.len() as u64),
+                };
                 Units { images, ..Units::default() }
             }
             Self::Speech => {
@@ -141,6 +154,29 @@ struct Reply<'a> {
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     duration: Option<f64>,
+    #[serde(default, deserialize_with = "lenient")]
+    meta: Option<Meta>,
+}
+
+/// Cohere's; what it charges by search has no tokens.
+#[derive(Deserialize)]
+struct Meta {
+    billed_units: Option<Billed>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+struct Billed {
+    input_tokens: Option<f64>,
+    output_tokens: Option<f64>,
+}
+
+impl Billed {
+    fn usage(self) -> Usage {
+        // The documentation has them as doubles; a cast saturates.
+        let [input, output] =
+            [self.input_tokens, self.output_tokens].map(|n| n.unwrap_or_default() as u64);
+        Usage { input, output, ..Usage::default() }
+    }
 }
 
 /// Usage as these endpoints report it: in the words of Responses or of chat.

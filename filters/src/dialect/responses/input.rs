@@ -309,8 +309,8 @@ impl Writer<'_> {
         } else {
             put_member(out, "content", &turn.text);
         }
-        if self.target.reasoning_back && !turn.thoughts.is_empty() && !turn.calls.is_empty() {
-            put_member(out, "reasoning_content", &turn.thoughts);
+        if !turn.calls.is_empty() && self.target.recall(&turn.thoughts, out) {
+            self.dropped.push("input.reasoning".into());
         }
         if self.target.rich && !turn.sealed.is_empty() {
             put_raw(out, "thinking_blocks", &format!("[{}]", turn.sealed));

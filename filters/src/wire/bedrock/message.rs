@@ -2,7 +2,7 @@
 
 use super::blocks::{Block, Tokens, tell};
 use super::finish_reason;
-use crate::chat::raw::Text;
+use crate::chat::raw::{Text, lenient};
 use crate::error::{Class, Failure, classify_event};
 use crate::wire::scribe::Scribe;
 use crate::wire::{ReplyContext, Whole};
@@ -16,6 +16,7 @@ struct Shape<'a> {
     output: Option<Output<'a>>,
     #[serde(borrow)]
     stop_reason: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<Tokens>,
     #[serde(borrow, alias = "Message", alias = "error")]
     message: Option<&'a RawValue>,

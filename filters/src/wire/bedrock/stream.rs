@@ -2,7 +2,7 @@
 
 use super::blocks::{Delta, Open, Tokens, ToolUse};
 use super::{finish_reason, message};
-use crate::chat::raw::Text;
+use crate::chat::raw::{Text, lenient};
 use crate::error::{Class, classify};
 use crate::frames::{Decoder, Frame};
 use crate::sse::EVENT_BYTES_MAX;
@@ -40,6 +40,7 @@ struct Event<'a> {
     delta: Option<Delta<'a>>,
     #[serde(borrow)]
     stop_reason: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<Tokens>,
 }
 

@@ -1,6 +1,6 @@
 //! What DashScope answers: frames of increments, as was asked for; or one with the whole message.
 
-use crate::chat::raw::{Text, text};
+use crate::chat::raw::{Text, lenient, text};
 use crate::error::{Class, classify_event};
 use crate::tokens::Channel;
 use crate::usage::Usage;
@@ -21,6 +21,7 @@ pub(super) struct Speech {
 struct Frame<'a> {
     #[serde(borrow)]
     output: Option<Output<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<Tokens>,
     #[serde(borrow)]
     request_id: Option<Text<'a>>,

@@ -1,7 +1,7 @@
 //! What Gemini answers, chunk by chunk or whole: both are the same object.
 
 use super::args::{Arguments, Piece};
-use crate::chat::raw::Text;
+use crate::chat::raw::{Text, lenient};
 use crate::chat::thought;
 use crate::error::{Class, classify_event};
 use crate::tokens::Channel;
@@ -37,6 +37,7 @@ struct Shape<'a> {
     candidates: Option<Vec<Candidate<'a>>>,
     #[serde(borrow)]
     prompt_feedback: Option<Feedback<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
     usage_metadata: Option<Tokens>,
     #[serde(borrow)]
     model_version: Option<Text<'a>>,

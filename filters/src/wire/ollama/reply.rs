@@ -1,6 +1,6 @@
 //! What Ollama answers: a line for each piece, the last one with `done`; or that one line alone.
 
-use crate::chat::raw::Text;
+use crate::chat::raw::{Text, lenient};
 use crate::error::{Class, classify_event};
 use crate::tokens::Channel;
 use crate::usage::Usage;
@@ -22,7 +22,9 @@ struct Line<'a> {
     done: Option<bool>,
     #[serde(borrow)]
     done_reason: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
     prompt_eval_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
     eval_count: Option<u64>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,

@@ -37,6 +37,10 @@ pub(in crate::wire) fn request(wire: Wire, ask: &Ask<'_>) -> Result<Outgoing, Ap
             (messages, gone) = (Some(kept), names);
         }
     }
+    if let Some(member) = peek.find("messages").filter(|_| ask.quirks.reasoning_back) {
+        let raw = messages.as_deref().unwrap_or_else(|| peek.value(member));
+        messages = history::recalled(raw).or(messages);
+    }
     if let Some(messages) = messages {
         edits.set("messages", messages);
     }
@@ -65,7 +69,7 @@ fn bad_body(bad: BadBody) -> ApiError {
 
 /// The path of an endpoint, such as `chat/completions`, behind the provider's base URL.
 pub(crate) fn path(wire: Wire, ask: &Ask<'_>, endpoint: &str) -> String {
-    if wire == Wire::Azure { azure_path(ask, endpoint) } else { format!("/{endpoint}") }
+    if wire == Wire::Azure { azure_path(ask, endpoint) } else { ["/", endpoint].concat() }
 }
 
 /// Azure has the deployment in the path, except on its v1 surface, which is OpenAI's own.

@@ -1,7 +1,7 @@
 //! What Qianfan answers: frames with `result` and `is_end`, or one without `is_end`; errors are
 //! 200s with `error_code`.
 
-use crate::chat::raw::Text;
+use crate::chat::raw::{Text, lenient};
 use crate::error::{Class, ErrorMap, classify_event};
 use crate::tokens::Channel;
 use crate::usage::Usage;
@@ -45,6 +45,7 @@ struct Frame<'a> {
     is_truncated: Option<bool>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<Tokens>,
     #[serde(borrow)]
     function_call: Option<Call<'a>>,
