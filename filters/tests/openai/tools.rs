@@ -158,6 +158,31 @@ fn a_custom_tool_s_free_text_passes_with_a_dense_index() {
 }
 
 #[test]
+fn calls_share_no_id_though_one_waits_for_its_name() {
+    let made = calls(
+        &[
+            r#"{"index":1,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}"#,
+            r#"{"index":0,"function":{"arguments":"{}"}}"#,
+            r#"{"index":0,"id":"a","type":"function","function":{"name":"g"}}"#,
+            r#"{"index":7,"function":{"name":"h","arguments":"{}"}}"#,
+        ],
+        "\"tool_calls\"",
+    );
+    let want = [("f", "a"), ("g", "call_made_0_1"), ("h", "call_made_0_2")];
+    assert_eq!(tools(&made), want.map(|(name, id)| tool(name, "{}", id)));
+    let given = calls(
+        &[
+            r#"{"index":0,"id":"a","function":{"arguments":"{}"}}"#,
+            r#"{"index":1,"id":"a","function":{"name":"g","arguments":"{}"}}"#,
+            r#"{"index":0,"function":{"name":"f"}}"#,
+        ],
+        "\"tool_calls\"",
+    );
+    let want = [("g", "call_made_0_1"), ("f", "a")];
+    assert_eq!(tools(&given), want.map(|(name, id)| tool(name, "{}", id)));
+}
+
+#[test]
 fn a_call_that_waits_for_its_name_takes_no_index() {
     let body = calls(
         &[

@@ -46,15 +46,17 @@ impl State {
         let arguments = inner.get("arguments").or_else(|| inner.get("input")).map(as_text);
         // In a message every entry is a call of its own.
         let theirs = if self.whole { Some(place as u64) } else { call.number("index") };
-        let made = self.made_id(index);
+        let made = format!("call_{}_{index}_", self.context.id.trim_start_matches("chatcmpl-"));
         let calls = &mut self.choice_mut(index).calls;
         let at = find(calls, theirs, &given, &name).unwrap_or_else(|| {
             calls.push(Call { index: theirs, blank: true, ..Call::default() });
             calls.len() - 1
         });
         let begun = calls.iter().filter(|call| call.number.is_some()).count();
-        let taken = |id: &str| calls.iter().any(|call| call.number.is_some() && call.id == id);
-        let id = if given.is_empty() || taken(&given) { made } else { given.to_string() };
+        // No other call's, be it one that still waits for its name.
+        let taken = |id: &str| (0..).zip(&*calls).any(|(n, call)| n != at && call.id == id);
+        let none = given.is_empty() || taken(&given);
+        let id = if none { format!("{made}{at}") } else { given.to_string() };
         let known = &mut calls[at];
         if known.given.is_empty() && known.number.is_none() {
             known.given = given.into_owned();
@@ -86,13 +88,6 @@ impl State {
             }
             None => fragments.push(Fragment { at, begins, arguments, custom, rest: call }),
         }
-    }
-
-    /// An id for a call that has none, or another's.
-    fn made_id(&self, index: u32) -> String {
-        let id = self.context.id.trim_start_matches("chatcmpl-");
-        let number = self.choice(index).map_or(0, |choice| choice.calls.len());
-        format!("call_{id}_{index}_{number}")
     }
 
     /// The choice ends: a call without arguments gets the empty object, since clients parse them.
