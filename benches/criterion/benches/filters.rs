@@ -62,7 +62,7 @@ fn wires(c: &mut Criterion) {
 fn passing(c: &mut Criterion) {
     let mut group = c.benchmark_group("passing");
     Encoding::O200k.preload();
-    let (large, small) = (("64 KB", 64 << 10, 16), ("200 B", 50, 100));
+    let (large, small) = (("64 KB", 64 << 10, 7), ("200 B", 50, 100));
     for ((size, text, events), told) in [(large, true), (large, false), (small, true)] {
         let stream = weir_benches::openai_events(text, events, told);
         group.throughput(Throughput::Bytes(stream.len() as u64));

@@ -34,7 +34,7 @@ pub enum Channel {
 /// Counts a stream's text as it passes: deltas gather in a tail and are counted when someone asks,
 /// or at safe cuts when the tail is full; no byte is tokenised twice but those of a short tail, and
 /// the sum equals the whole text's count. Holds 16 KiB of the first choice's content, and 4 KiB for
-/// each of at most 130 other texts; up to 2 MiB of each out of 32 MiB that all counters of the
+/// each of at most 130 other texts; up to 512 KiB of each out of 32 MiB that all counters of the
 /// process share; of a run without a safe cut [`RUN_BYTES_MAX`] more.
 #[derive(Debug)]
 pub struct Counter {

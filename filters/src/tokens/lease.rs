@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What all streams hold beyond the small tail that each has of its own. Where it is used up,
 /// text is counted as it passes, which costs time and no memory.
 const POOL_BYTES: usize = 32 << 20;
-/// What one text may have of it: half a million tokens, more than any model says in one answer.
-const LEASE_BYTES_MAX: usize = 2 << 20;
+/// What one text may have of it: more than models say in one answer. Where no usage is told it is
+/// counted in one go at the end, which takes some milliseconds and must not take many.
+const LEASE_BYTES_MAX: usize = 512 << 10;
 
 /// Bytes that nobody has.
 #[derive(Debug)]
