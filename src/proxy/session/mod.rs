@@ -182,9 +182,15 @@ impl Downstream {
 
     /// Passes what the provider sent through the relay, and writes what is left of it.
     async fn relay(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        // The provider's side is through, so that nothing of it can end these waits.
+        let through =
+            tasks.last().is_some_and(HttpTask::is_end) && self.control.exchange().feed.is_written();
+        if through {
+            pace::abreast().await;
+        }
         let mut out = Vec::with_capacity(2);
         let mut hand = tasks.len();
-        let (turn, written, leaving) = {
+        let (turn, leaving) = {
             let mut x = self.control.exchange();
             let leaving = x.ticket().is_some_and(|t| t.phase() > Phase::Serving);
             let turn = x.relay(tasks, &self.control.clock, &mut out)?;
@@ -192,13 +198,12 @@ impl Downstream {
             if turn == Turn::End || x.is_committed() || !x.feed.is_done() || !self.joins() {
                 hand = 0;
             }
-            (turn, x.feed.is_written(), leaving)
+            (turn, leaving)
         };
         if turn == Turn::End || leaving {
             self.inner.set_keepalive(None);
         }
-        // The provider's side is through, so that nothing of it can end this wait.
-        if turn == Turn::On && written && out.last().is_some_and(HttpTask::is_end) {
+        if turn == Turn::On && through && out.last().is_some_and(HttpTask::is_end) {
             pace::abreast().await;
         }
         let done = match self.later.keep(hand, out) {
