@@ -5,6 +5,7 @@ mod credential;
 pub use credential::{Aws, Caps, Credential, Grant, Lack, Lease, Proof};
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -21,6 +22,13 @@ macro_rules! names {
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+        impl $name {
+            /// Its own copy of the text; short ones are no allocation.
+            #[must_use]
+            pub fn text(&self) -> SmolStr {
+                SmolStr::new(&*self.0)
             }
         }
         impl From<&str> for $name {
@@ -156,13 +164,17 @@ impl Base {
     /// The `Host` header: with the port where it is not the scheme's own, IPv6 in brackets.
     #[must_use]
     pub fn authority(&self) -> String {
-        let host =
-            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == if self.tls { 443 } else { 80 } {
-            host
+        // Written for every request.
+        let mut out = String::with_capacity(self.host.len() + 8);
+        if self.host.contains(':') {
+            out.extend(["[", &self.host, "]"]);
         } else {
-            format!("{host}:{}", self.port)
+            out.push_str(&self.host);
         }
+        if self.port != if self.tls { 443 } else { 80 } {
+            out.extend([":", itoa::Buffer::new().format(self.port)]);
+        }
+        out
     }
 }
 

@@ -170,7 +170,7 @@ impl Ticket {
         let mut event = self.event(Outcome::Interrupted, 499);
         let prompt = self.admission.as_ref().map_or(0, |a| a.prompt_tokens);
         let usage = weir_filters::usage::Usage { input: prompt, ..Default::default() };
-        event.usage = usage.into();
+        event.set_usage(usage);
         event.cost_nano_usd = self.price().map(|p| p.cost(&usage));
         self.gateway.spool.admit(&Admitted { admitted: Box::new(event) });
     }

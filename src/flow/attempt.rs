@@ -1,7 +1,7 @@
 //! One try: the next target, its credential and its request; and what follows when it fails.
 
 use super::ticket::{Running, Ticket};
-use crate::base::{Credential, Proof, Secret};
+use crate::base::{Credential, EventId, Proof, Secret};
 use crate::config::Unpriced;
 use crate::meter::Attempt as Tried;
 use crate::route::breaker::Outcome;
@@ -9,6 +9,7 @@ use crate::route::live::{Block, Pass, Wanted};
 use crate::route::plan::Next;
 use crate::route::rest::{Rest, Why};
 use crate::route::{Choice, Fault, Plan, Provider};
+use smol_str::SmolStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::Memo;
@@ -141,9 +142,9 @@ impl Ticket {
         let context = ReplyContext {
             usage_asked: admission.peek.include_usage,
             strip_usage: outgoing.strip_usage,
-            id: format!("chatcmpl-{}", self.event_id.0.simple()),
+            id: reply_id(self.event_id),
             created,
-            model: choice.model.to_string(),
+            model: choice.model.clone(),
             encoding: offer.and_then(|o| o.encoding),
             prompt_tokens: admission.prompt_tokens,
         };
@@ -223,11 +224,11 @@ impl Ticket {
         let Some(mut running) = self.running.take() else { return Next::Stop };
         self.record.failure = Some(failure.clone());
         self.record.attempts.push(Tried {
-            provider: running.provider.id.to_string(),
-            model: running.model.to_string(),
+            provider: running.provider.id.text(),
+            model: SmolStr::new(&*running.model),
             status: running.status,
             duration_ms: millis(now.saturating_duration_since(running.began)),
-            error: Some(label(fault, failure)),
+            error: Some(label(fault, failure).into()),
         });
         let Some(admission) = self.admission.as_mut() else { return Next::Stop };
         let before = admission.plan.targets_tried();
@@ -304,6 +305,12 @@ impl Running {
             _ => false,
         }
     }
+}
+
+/// The id of a reply that has none.
+fn reply_id(event: EventId) -> String {
+    let mut hex = uuid::Uuid::encode_buffer();
+    ["chatcmpl-", event.0.simple().encode_lower(&mut hex)].concat()
 }
 
 /// A strict model's request loses no field.

@@ -12,6 +12,7 @@ use crate::route::need::OUTPUT_GUESS;
 use crate::route::tell::Candidate;
 use bytes::Bytes;
 use serde::Serialize;
+use smol_str::SmolStr;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_filters::dialect::Api;
@@ -181,9 +182,9 @@ fn arrival(question: &Question) -> Arrival {
         dialect: question.api.dialect(),
         api: question.api,
         method: "POST".into(),
-        path: String::new(),
-        client: String::new(),
-        agent: String::new(),
+        path: SmolStr::default(),
+        client: SmolStr::default(),
+        agent: SmolStr::default(),
         task_type: None,
         budget_tier: None,
         user: None,

@@ -5,8 +5,9 @@ use super::attempt::millis;
 #[cfg(debug_assertions)]
 use super::failpoint;
 use super::ticket::{Ending, Ticket};
-use crate::meter::{Attempt as Tried, Event, Outcome};
+use crate::meter::{Attempt as Tried, Event, Outcome, Pending};
 use crate::route::breaker::Outcome as Verdict;
+use smol_str::SmolStr;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_filters::usage::{NanoUsd, Source, Usage};
@@ -76,7 +77,14 @@ impl Ticket {
     }
 
     /// Writes the request's event. After this line is in the spool the caller may see the end.
-    pub fn commit(mut self: Box<Self>, ending: Ending<'_>) -> Committed {
+    pub fn commit(self: Box<Self>, ending: Ending<'_>) -> Committed {
+        let mut committed = self.gather(ending);
+        committed.settle();
+        committed
+    }
+
+    /// Makes the request's event, which is in the spool after [`Committed::settle`].
+    pub fn gather(mut self: Box<Self>, ending: Ending<'_>) -> Committed {
         self.write(ending)
     }
 
@@ -95,8 +103,8 @@ impl Ticket {
         let trace_id = std::mem::take(&mut self.arrival.trace_id);
         let mut event =
             Box::new(Event { request_id, trace_id, ..self.event(ending.outcome, ending.status) });
-        event.error_code = ending.error.map(|e| e.code.as_str().to_owned());
-        event.usage = measured.usage.into();
+        event.error_code = ending.error.map(|e| SmolStr::new_static(e.code.as_str()));
+        event.set_usage(measured.usage);
         event.usage_source = measured.source;
         event.cost_nano_usd = measured.cost;
         if let Some(running) = self.running.as_mut() {
@@ -107,22 +115,16 @@ impl Ticket {
                 seat.settle(Some(measured.usage.total()));
             }
             let error =
-                (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().to_owned());
+                (ending.outcome != Outcome::Success).then(|| ending.outcome.as_str().into());
             event.attempts.push(Tried {
-                provider: running.provider.id.as_str().to_owned(),
-                model: running.model.to_string(),
+                provider: running.provider.id.text(),
+                model: SmolStr::new(&*running.model),
                 status: running.status,
                 duration_ms: millis(running.began.elapsed()),
                 error,
             });
         }
-        if !self.record.free {
-            #[cfg(debug_assertions)]
-            failpoint::pass(failpoint::Point::BeforeAppend);
-            self.gateway.spool.append(&event);
-            #[cfg(debug_assertions)]
-            failpoint::pass(failpoint::Point::AfterAppend);
-        }
+        let pending = (!self.record.free).then(|| self.gateway.spool.gather(&event));
         let arrival = &mut self.arrival;
         let caller = Caller {
             method: std::mem::take(&mut arrival.method),
@@ -130,7 +132,7 @@ impl Ticket {
             client: std::mem::take(&mut arrival.client),
             agent: std::mem::take(&mut arrival.agent),
         };
-        Committed { gateway: self.gateway.clone(), event, caller, told: false }
+        Committed { gateway: self.gateway.clone(), event, pending, caller, told: false }
     }
 
     /// The event as far as it is known without the reply's numbers.
@@ -144,30 +146,36 @@ impl Ticket {
             ts: arrival.ts,
             request_id: arrival.request_id.clone(),
             trace_id: arrival.trace_id.clone(),
-            key_id: key.map(|k| k.id.as_str().to_owned()),
-            key_name: key.map(|k| k.name.clone()),
-            team: key.and_then(|k| k.team.as_ref().map(|t| t.as_str().to_owned())),
-            department: key.and_then(|k| k.department.as_ref().map(|d| d.as_str().to_owned())),
-            user: key.and_then(|k| k.user.as_ref().map(|u| u.as_str().to_owned())),
-            end_user: record.end_user.clone(),
+            key_id: key.map(|k| k.id.text()),
+            key_name: key.map(|k| SmolStr::new(&k.name)),
+            team: key.and_then(|k| k.team.as_ref().map(|t| t.text())),
+            department: key.and_then(|k| k.department.as_ref().map(|d| d.text())),
+            user: key.and_then(|k| k.user.as_ref().map(|u| u.text())),
+            end_user: record.end_user.as_deref().map(SmolStr::new),
             tags: key.map(|k| k.tags.clone()).unwrap_or_default(),
-            task_type: arrival.task_type.clone(),
-            budget_tier: arrival.budget_tier.clone(),
-            endpoint: arrival.endpoint.into(),
-            dialect: arrival.dialect.as_str().into(),
-            requested_model: record.requested_model.clone(),
+            task_type: arrival.task_type.as_deref().map(SmolStr::new),
+            budget_tier: arrival.budget_tier.as_deref().map(SmolStr::new),
+            endpoint: SmolStr::new_static(arrival.endpoint),
+            dialect: SmolStr::new_static(arrival.dialect.as_str()),
+            requested_model: record.requested_model.as_deref().map(SmolStr::new),
             provider: running
-                .map(|r| r.provider.id.as_str().to_owned())
+                .map(|r| r.provider.id.text())
                 .or_else(|| last.map(|a| a.provider.clone())),
-            credential: running.and_then(|r| r.credential.as_ref().map(|c| c.name.clone())),
-            model: running.map(|r| r.model.to_string()).or_else(|| last.map(|a| a.model.clone())),
-            limited_by: record.limited_by.as_ref().map(ToString::to_string),
+            credential: running.and_then(|r| r.credential.as_ref().map(|c| SmolStr::new(&c.name))),
+            model: running
+                .map(|r| SmolStr::new(&*r.model))
+                .or_else(|| last.map(|a| a.model.clone())),
+            limited_by: record.limited_by.as_deref().map(SmolStr::new),
             status,
             error_code: None,
             outcome,
             streamed: record.streamed,
             attempts: record.attempts.clone(),
-            usage: Usage::default().into(),
+            input_tokens: 0,
+            cached_tokens: 0,
+            cache_write_tokens: 0,
+            output_tokens: 0,
+            reasoning_tokens: 0,
             usage_source: Source::Estimated,
             units: crate::meter::event::Units {
                 images: record.units.images,
@@ -176,15 +184,15 @@ impl Ticket {
             },
             cost_nano_usd: Some(NanoUsd(0)),
             wasted_cost_nano_usd: NanoUsd(record.wasted),
-            price_source: self.price().map(|p| p.source.clone()),
+            price_source: running.and_then(|r| r.price.as_ref()).map(|p| SmolStr::new(&p.source)),
             reserved_tokens: self.reserved_tokens(),
             ttft_ms: record.ttft.map(millis),
             duration_ms: millis(arrival.at.elapsed()),
             overhead_us: u64::try_from(record.overhead.as_micros()).unwrap_or(u64::MAX),
             cache: None,
             degraded_from: (self.admission.as_ref())
-                .and_then(|a| a.degraded.as_ref().map(|d| d.from.clone())),
-            config_version: self.snapshot.version.clone(),
+                .and_then(|a| a.degraded.as_ref().map(|d| SmolStr::new(&d.from))),
+            config_version: SmolStr::new(&self.snapshot.version),
         }
     }
 
@@ -225,26 +233,39 @@ fn judge(ending: &Ending<'_>) -> Verdict {
 /// What the access log says of a request and its event does not, as in [`super::Arrival`].
 #[derive(Debug)]
 pub(super) struct Caller {
-    pub method: String,
-    pub path: String,
-    pub client: String,
-    pub agent: String,
+    pub method: SmolStr,
+    pub path: SmolStr,
+    pub client: SmolStr,
+    pub agent: SmolStr,
 }
 
-/// A request whose event is written. It is in flight until its last byte has left too. Then
-/// what is left is to tell metrics and the access log, which
-/// [`Committed::tell`] does after the last byte, and `Drop` where nobody did.
+/// A request whose event is made. It is in flight until its last byte has left too. Then what is
+/// left is to tell metrics and the access log, which [`Committed::tell`] does after the last byte,
+/// and `Drop` where nobody did.
 #[derive(Debug)]
 #[must_use]
 pub struct Committed {
     gateway: Arc<Gateway>,
     /// The event as it stands in the spool.
     pub event: Box<Event>,
+    /// It is not there yet.
+    pending: Option<Pending>,
     caller: Caller,
     told: bool,
 }
 
 impl Committed {
+    /// The event is in the spool after this: the caller may see the end of its answer.
+    pub fn settle(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::BeforeAppend);
+            self.gateway.spool.settle(pending);
+            #[cfg(debug_assertions)]
+            failpoint::pass(failpoint::Point::AfterAppend);
+        }
+    }
+
     /// Metrics and the access log.
     pub fn tell(mut self) {
         self.tell_once();
@@ -260,6 +281,7 @@ impl Committed {
 
 impl Drop for Committed {
     fn drop(&mut self) {
+        self.settle();
         self.tell_once();
     }
 }

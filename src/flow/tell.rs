@@ -4,17 +4,11 @@ use super::Gateway;
 use super::finish::Caller;
 use crate::meter::Event;
 use crate::observe::{Finished, Line};
+use std::sync::Arc;
 use std::time::Duration;
-use weir_filters::usage::Usage;
 
-pub(super) fn tell(gateway: &Gateway, event: &Event, caller: &Caller) {
-    let usage = Usage {
-        input: event.usage.input_tokens,
-        cached: event.usage.cached_tokens,
-        cache_write: event.usage.cache_write_tokens,
-        output: event.usage.output_tokens,
-        reasoning: event.usage.reasoning_tokens,
-    };
+pub(super) fn tell(gateway: &Arc<Gateway>, event: &Event, caller: &Caller) {
+    let usage = event.usage();
     let attempts: Vec<(&str, &str)> = (event.attempts.iter())
         .map(|a| (a.provider.as_str(), a.error.as_deref().unwrap_or("success")))
         .collect();
@@ -35,11 +29,12 @@ pub(super) fn tell(gateway: &Gateway, event: &Event, caller: &Caller) {
         attempts: &attempts,
         unpriced: served && event.cost_nano_usd.is_none(),
     });
-    let id = event.event_id.to_string();
-    gateway.access.line(&Line {
+    let mut id = uuid::Uuid::encode_buffer();
+    let id = event.event_id.0.hyphenated().encode_lower(&mut id);
+    let waits = gateway.access.line(&Line {
         ts: event.ts,
         request_id: &event.request_id,
-        event_id: Some(&id),
+        event_id: Some(id),
         method: &caller.method,
         path: &caller.path,
         status: event.status,
@@ -57,7 +52,30 @@ pub(super) fn tell(gateway: &Gateway, event: &Event, caller: &Caller) {
         ttft_ms: event.ttft_ms,
         duration_ms: event.duration_ms,
         overhead_us: event.overhead_us,
-        client: Some(&caller.client).filter(|c| !c.is_empty()).map(String::as_str),
-        user_agent: Some(&caller.agent).filter(|a| !a.is_empty()).map(String::as_str),
+        client: Some(&*caller.client).filter(|c| !c.is_empty()),
+        user_agent: Some(&*caller.agent).filter(|a| !a.is_empty()),
     });
+    if waits {
+        flush_soon(gateway);
+    }
+}
+
+/// Writes gathered lines when dropped, whatever becomes of its task.
+struct Flush(Arc<Gateway>);
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.0.access.flush();
+    }
+}
+
+/// Lines wait until the requests that are ready now have come to their end too.
+fn flush_soon(gateway: &Arc<Gateway>) {
+    let flush = Flush(gateway.clone());
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move {
+            tokio::task::yield_now().await;
+            drop(flush);
+        });
+    }
 }

@@ -11,6 +11,7 @@ use crate::meter::{Attempt as Tried, Outcome};
 use crate::route::caps::Seat;
 use crate::route::live::Pass;
 use crate::route::{Model, Need, Plan, Provider};
+use smol_str::SmolStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_filters::dialect::{Api, Dialect};
@@ -36,13 +37,13 @@ pub struct Arrival {
     /// What it asks for, and in whose words.
     pub api: Api,
     /// For the access log.
-    pub method: String,
+    pub method: SmolStr,
     /// For the access log, without the query.
-    pub path: String,
+    pub path: SmolStr,
     /// The peer's address.
-    pub client: String,
+    pub client: SmolStr,
     /// `user-agent`, at most 128 bytes of it.
-    pub agent: String,
+    pub agent: SmolStr,
     /// `x-weir-task-type`.
     pub task_type: Option<String>,
     /// `x-weir-budget-tier`.

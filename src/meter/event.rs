@@ -2,6 +2,7 @@
 
 use crate::base::EventId;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use weir_filters::line::{Line, string};
 use weir_filters::name;
 use weir_filters::usage::{NanoUsd, Source, Usage};
@@ -55,16 +56,16 @@ impl Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Whose.
-    pub provider: String,
+    pub provider: SmolStr,
     /// The provider's name of the model.
-    pub model: String,
+    pub model: SmolStr,
     /// The provider's HTTP status; 0 when none came.
     pub status: u16,
     /// From the connect on.
     pub duration_ms: u64,
     /// What went wrong; absent on the one that served.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub error: Option<String>,
+    pub error: Option<SmolStr>,
 }
 
 /// Units other than tokens.
@@ -92,34 +93,41 @@ pub struct Event {
     pub request_id: String,
     #[serde(default)]
     pub trace_id: String,
-    pub key_id: Option<String>,
-    pub key_name: Option<String>,
-    pub team: Option<String>,
-    pub department: Option<String>,
-    pub user: Option<String>,
-    pub end_user: Option<String>,
+    pub key_id: Option<SmolStr>,
+    pub key_name: Option<SmolStr>,
+    pub team: Option<SmolStr>,
+    pub department: Option<SmolStr>,
+    pub user: Option<SmolStr>,
+    pub end_user: Option<SmolStr>,
     #[serde(default)]
     pub tags: Vec<String>,
-    pub task_type: Option<String>,
-    pub budget_tier: Option<String>,
-    pub endpoint: String,
+    pub task_type: Option<SmolStr>,
+    pub budget_tier: Option<SmolStr>,
+    pub endpoint: SmolStr,
     #[serde(default)]
-    pub dialect: String,
-    pub requested_model: Option<String>,
-    pub provider: Option<String>,
-    pub credential: Option<String>,
-    pub model: Option<String>,
-    pub limited_by: Option<String>,
+    pub dialect: SmolStr,
+    pub requested_model: Option<SmolStr>,
+    pub provider: Option<SmolStr>,
+    pub credential: Option<SmolStr>,
+    pub model: Option<SmolStr>,
+    pub limited_by: Option<SmolStr>,
     pub status: u16,
-    pub error_code: Option<String>,
+    pub error_code: Option<SmolStr>,
     pub outcome: Outcome,
     #[serde(default)]
     pub streamed: bool,
     #[serde(default)]
     pub attempts: Vec<Attempt>,
-    /// `input_tokens`, `cached_tokens`, `cache_write_tokens`, `output_tokens`, `reasoning_tokens`.
-    #[serde(flatten)]
-    pub usage: EventUsage,
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub cached_tokens: u64,
+    #[serde(default)]
+    pub cache_write_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+    #[serde(default)]
+    pub reasoning_tokens: u64,
     #[serde(default)]
     pub usage_source: Source,
     #[serde(default)]
@@ -127,7 +135,7 @@ pub struct Event {
     pub cost_nano_usd: Option<NanoUsd>,
     #[serde(default)]
     pub wasted_cost_nano_usd: NanoUsd,
-    pub price_source: Option<String>,
+    pub price_source: Option<SmolStr>,
     #[serde(default)]
     pub reserved_tokens: u64,
     pub ttft_ms: Option<u64>,
@@ -135,34 +143,10 @@ pub struct Event {
     pub duration_ms: u64,
     #[serde(default)]
     pub overhead_us: u64,
-    pub cache: Option<String>,
-    pub degraded_from: Option<String>,
+    pub cache: Option<SmolStr>,
+    pub degraded_from: Option<SmolStr>,
     #[serde(default)]
-    pub config_version: String,
-}
-
-/// [`Usage`] under the ledger's names.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[allow(missing_docs)] // as above
-pub struct EventUsage {
-    pub input_tokens: u64,
-    pub cached_tokens: u64,
-    pub cache_write_tokens: u64,
-    pub output_tokens: u64,
-    pub reasoning_tokens: u64,
-}
-
-impl From<Usage> for EventUsage {
-    fn from(u: Usage) -> Self {
-        Self {
-            input_tokens: u.input,
-            cached_tokens: u.cached,
-            cache_write_tokens: u.cache_write,
-            output_tokens: u.output,
-            reasoning_tokens: u.reasoning,
-        }
-    }
+    pub config_version: SmolStr,
 }
 
 /// The line written when a stream is admitted: what is booked as `interrupted` if its event never
@@ -184,8 +168,10 @@ impl Event {
     /// megabyte, and is refused, and is an event all the same.
     pub(super) fn shortened(&self) -> Self {
         let mut e = self.clone();
-        let texts = [&mut e.request_id, &mut e.trace_id, &mut e.endpoint, &mut e.dialect];
-        texts.into_iter().for_each(shorten);
+        e.tags.truncate(LIST_KEEP);
+        let ids = [&mut e.request_id, &mut e.trace_id].into_iter().chain(&mut e.tags);
+        ids.for_each(|text| text.truncate(kept(text)));
+        [&mut e.endpoint, &mut e.dialect].into_iter().for_each(shorten);
         let options = [
             &mut e.key_id,
             &mut e.key_name,
@@ -206,8 +192,6 @@ impl Event {
             &mut e.degraded_from,
         ];
         options.into_iter().flatten().for_each(shorten);
-        e.tags.truncate(LIST_KEEP);
-        e.tags.iter_mut().for_each(shorten);
         e.attempts.truncate(LIST_KEEP);
         for a in &mut e.attempts {
             shorten(&mut a.provider);
@@ -219,8 +203,29 @@ impl Event {
 }
 
 impl Event {
+    /// What was used, class by class.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage {
+            input: self.input_tokens,
+            cached: self.cached_tokens,
+            cache_write: self.cache_write_tokens,
+            output: self.output_tokens,
+            reasoning: self.reasoning_tokens,
+        }
+    }
+
+    /// Sets what was used.
+    pub fn set_usage(&mut self, usage: Usage) {
+        self.input_tokens = usage.input;
+        self.cached_tokens = usage.cached;
+        self.cache_write_tokens = usage.cache_write;
+        self.output_tokens = usage.output;
+        self.reasoning_tokens = usage.reasoning;
+    }
+
     /// Writes it as one JSON object, member for member what serde writes. By hand, since every
-    /// request pays for it: a flattened member alone makes serde six times as slow here.
+    /// request pays for it.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.reserve(1024);
         let mut line = Line::open(out);
@@ -261,12 +266,11 @@ impl Event {
     }
 
     fn write_use(&self, line: &mut Line<'_>) {
-        let usage = &self.usage;
-        line.number(name!("input_tokens"), usage.input_tokens);
-        line.number(name!("cached_tokens"), usage.cached_tokens);
-        line.number(name!("cache_write_tokens"), usage.cache_write_tokens);
-        line.number(name!("output_tokens"), usage.output_tokens);
-        line.number(name!("reasoning_tokens"), usage.reasoning_tokens);
+        line.number(name!("input_tokens"), self.input_tokens);
+        line.number(name!("cached_tokens"), self.cached_tokens);
+        line.number(name!("cache_write_tokens"), self.cache_write_tokens);
+        line.number(name!("output_tokens"), self.output_tokens);
+        line.number(name!("reasoning_tokens"), self.reasoning_tokens);
         line.text(name!("usage_source"), self.usage_source.as_str());
         let units = &self.units;
         line.object(name!("units"), |line| {
@@ -306,8 +310,12 @@ impl Admitted {
     }
 }
 
-fn shorten(text: &mut String) {
-    text.truncate(text.floor_char_boundary(NAME_KEEP));
+fn shorten(text: &mut SmolStr) {
+    *text = SmolStr::new(&text[..kept(text)]);
+}
+
+fn kept(text: &str) -> usize {
+    text.floor_char_boundary(NAME_KEEP)
 }
 
 fn null_as_zero<'de, D: serde::Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
@@ -320,8 +328,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn maybe() -> impl Strategy<Value = Option<String>> {
-        proptest::option::of("\\PC{0,12}[\"\\\\\n]?")
+    fn maybe() -> impl Strategy<Value = Option<SmolStr>> {
+        proptest::option::of("\\PC{0,12}[\"\\\\\n]?".prop_map(SmolStr::from))
     }
 
     prop_compose! {
@@ -345,8 +353,8 @@ mod tests {
             Event {
                 event_id: EventId::now(),
                 ts: jiff::Timestamp::from_nanosecond(nanos.into()).unwrap(),
-                request_id: text(0).unwrap_or_default(),
-                trace_id: text(1).unwrap_or_default(),
+                request_id: text(0).unwrap_or_default().into(),
+                trace_id: text(1).unwrap_or_default().into(),
                 key_id: text(2), key_name: text(3), team: text(4), department: text(5),
                 user: text(6), end_user: text(7), tags: lists.0, task_type: text(8),
                 budget_tier: text(9), endpoint: "chat".into(), dialect: "openai".into(),
@@ -354,13 +362,11 @@ mod tests {
                 model: text(13), limited_by: text(14), status, error_code: text(15),
                 outcome: Outcome::LimitCut, streamed,
                 attempts: (0..lists.1).map(attempt).collect(),
-                usage: EventUsage {
-                    input_tokens: numbers[0],
-                    cached_tokens: numbers[1],
-                    cache_write_tokens: numbers[2],
-                    output_tokens: numbers[3],
-                    reasoning_tokens: numbers[4],
-                },
+                input_tokens: numbers[0],
+                cached_tokens: numbers[1],
+                cache_write_tokens: numbers[2],
+                output_tokens: numbers[3],
+                reasoning_tokens: numbers[4],
                 usage_source: Source::Estimated,
                 units: Units { images: numbers[5], seconds, characters: numbers[6] },
                 cost_nano_usd: streamed.then_some(NanoUsd(numbers[7])),

@@ -1,11 +1,12 @@
 //! What each request used and cost: one event, in the spool before the caller sees the end.
 //!
-//! [`Spool`] appends lines, one `write(2)` each; [`Ledger`] applies them to SQLite exactly once;
-//! [`report`] reads the ledger. The spool is the truth and the ledger follows from it, so a ledger
-//! that is away, locked or broken costs no request and no event.
+//! [`Spool`] appends lines, those that come together with one `write(2)`; [`Ledger`] applies them
+//! to SQLite exactly once; [`report`] reads the ledger. The spool is the truth and the ledger
+//! follows from it, so a ledger that is away, locked or broken costs no request and no event.
 
 mod apply;
 pub mod event;
+mod gather;
 mod histogram;
 pub mod ledger;
 pub mod lines;
@@ -19,6 +20,7 @@ mod sums;
 
 pub use apply::{Probe, Step};
 pub use event::{Admitted, Attempt, Event, Outcome};
+pub use gather::Pending;
 pub use ledger::Ledger;
 pub use spool::Spool;
 pub use stats::Stats;

@@ -69,15 +69,17 @@ impl Stats {
         self.spool_failing.load(Ordering::Relaxed)
     }
 
-    pub(super) fn wrote(&self, bytes: u64) {
-        self.lines.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn wrote(&self, lines: u64, bytes: u64) {
+        self.lines.fetch_add(lines, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+    pub(super) fn set_spool_sound(&self) {
         if self.spool_failing.load(Ordering::Relaxed) {
             self.spool_failing.store(false, Ordering::Relaxed);
         }
     }
-    pub(super) fn lost_one(&self) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn lose(&self, events: u64) {
+        self.lost.fetch_add(events, Ordering::Relaxed);
     }
     pub(super) fn skip(&self, lines: u64) {
         self.skipped.fetch_add(lines, Ordering::Relaxed);

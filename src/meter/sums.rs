@@ -8,7 +8,7 @@ use super::histogram::Histogram;
 use super::rows::{json, number};
 use ring::digest::{SHA256, digest};
 use rusqlite::{Connection, OptionalExtension as _, Result, Row, params};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Seconds.
 pub const HOUR: i64 = 3_600;
@@ -65,9 +65,9 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Its number: the same in every database, and of no two groups alike.
-    fn id(&self) -> i64 {
-        let mut bytes = Vec::with_capacity(256);
+    /// All of it, so that no two groups are alike.
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
         let mut put = |text: Option<&str>| {
             bytes.push(u8::from(text.is_some()));
             let text = text.unwrap_or_default();
@@ -78,10 +78,6 @@ impl Group<'_> {
         put(Some(self.tags));
         put(Some(self.outcome));
         bytes.extend_from_slice(&self.status.to_le_bytes());
-        let hash = digest(&SHA256, &bytes);
-        let mut first = [0; 8];
-        first.copy_from_slice(&hash.as_ref()[..8]);
-        i64::from_le_bytes(first)
     }
 
     fn insert(&self, db: &Connection, id: i64) -> Result<()> {
@@ -100,12 +96,22 @@ impl Group<'_> {
     }
 }
 
+/// A group's number: the same in every database, and of no two groups alike.
+fn number_of(group: &[u8]) -> i64 {
+    let hash = digest(&SHA256, group);
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.as_ref()[..8]);
+    i64::from_le_bytes(first)
+}
+
 /// Sums of the rows of one transaction, until they are added to the ledger's.
 #[derive(Debug, Default)]
 pub struct Rollups {
     /// By the hour's first second and the group's number.
     hours: HashMap<(i64, i64), Figures>,
-    known: HashSet<i64>,
+    /// Numbers of the groups met so far.
+    known: HashMap<Vec<u8>, i64>,
+    group: Vec<u8>,
 }
 
 impl Rollups {
@@ -136,11 +142,11 @@ impl Rollups {
         };
         let numbers = [
             1,
-            number(e.usage.input_tokens),
-            number(e.usage.cached_tokens),
-            number(e.usage.cache_write_tokens),
-            number(e.usage.output_tokens),
-            number(e.usage.reasoning_tokens),
+            number(e.input_tokens),
+            number(e.cached_tokens),
+            number(e.cache_write_tokens),
+            number(e.output_tokens),
+            number(e.reasoning_tokens),
             e.cost_nano_usd.map_or(0, |c| number(c.0)),
             i64::from(e.cost_nano_usd.is_none()),
             number(e.wasted_cost_nano_usd.0),
@@ -155,10 +161,16 @@ impl Rollups {
         ts: i64,
         (numbers, ttft): (Numbers, Option<u64>),
     ) -> Result<()> {
-        let id = group.id();
-        if self.known.insert(id) {
-            group.insert(db, id)?;
-        }
+        group.write(&mut self.group);
+        let id = match self.known.get(&self.group) {
+            Some(id) => *id,
+            None => {
+                let id = number_of(&self.group);
+                group.insert(db, id)?;
+                self.known.insert(self.group.clone(), id);
+                id
+            }
+        };
         let hour = ts.div_euclid(1_000_000).div_euclid(HOUR) * HOUR;
         let mut figures = Figures { numbers, last: ts, ttft: Histogram::default() };
         ttft.into_iter().for_each(|ms| figures.ttft.add(ms));
@@ -277,7 +289,9 @@ mod tests {
         let group = |team, user| {
             let mut names = [None; 12];
             (names[1], names[2]) = (team, user);
-            Group { names, tags: "[]", status: 200, outcome: "success" }.id()
+            let mut bytes = Vec::new();
+            Group { names, tags: "[]", status: 200, outcome: "success" }.write(&mut bytes);
+            number_of(&bytes)
         };
         let all = [
             group(None, None),
@@ -288,7 +302,7 @@ mod tests {
             group(Some("ab"), Some("")),
             group(Some("a"), Some("b")),
         ];
-        let distinct: HashSet<i64> = all.into_iter().collect();
+        let distinct: std::collections::HashSet<i64> = all.into_iter().collect();
         assert_eq!(distinct.len(), all.len());
         assert_eq!(group(Some("a"), None), group(Some("a"), None));
     }

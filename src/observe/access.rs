@@ -3,6 +3,7 @@
 use super::redact::redact;
 use super::stderr;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -16,6 +17,8 @@ use weir_filters::usage::{NanoUsd, Usage};
 
 /// Longer client-made texts are cut: a whole line must fit [`stderr::LINE_BYTES_MAX`].
 const TEXT_BYTES_MAX: usize = 200;
+/// More bytes than this wait for nobody.
+const GATHER_BYTES_MAX: usize = 32 << 10;
 
 /// Where lines go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub struct AccessLog {
     sink: ArcSwap<Sink>,
     redacts: AtomicBool,
     lost: AtomicU64,
+    /// Whole lines for the file.
+    gathered: Mutex<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -74,6 +79,8 @@ enum Sink {
     Human,
     Off,
     File(PathBuf, File),
+    /// A regular one: lines may share a write.
+    Gathered(PathBuf, File),
 }
 
 impl AccessLog {
@@ -86,6 +93,7 @@ impl AccessLog {
             sink: ArcSwap::from_pointee(Sink::open(output)?),
             redacts: AtomicBool::new(redacts),
             lost: AtomicU64::new(0),
+            gathered: Mutex::default(),
         })
     }
 
@@ -95,7 +103,9 @@ impl AccessLog {
     /// The file cannot be opened; the old output stays.
     pub fn set(&self, output: &Output, redacts: bool) -> io::Result<()> {
         self.redacts.store(redacts, Ordering::Relaxed);
-        self.sink.store(Arc::new(Sink::open(output)?));
+        let sink = Sink::open(output)?;
+        self.flush();
+        self.sink.store(Arc::new(sink));
         Ok(())
     }
 
@@ -104,17 +114,23 @@ impl AccessLog {
     /// # Errors
     /// It cannot be opened; lines still go to the old one.
     pub fn reopen(&self) -> io::Result<()> {
-        if let Sink::File(path, _) = &**self.sink.load() {
-            self.sink.store(Arc::new(Sink::File(path.clone(), append(path)?)));
+        if let Sink::File(path, _) | Sink::Gathered(path, _) = &**self.sink.load() {
+            let sink = Sink::file(path)?;
+            self.flush();
+            self.sink.store(Arc::new(sink));
         }
         Ok(())
     }
 
-    /// Writes one line with one `write(2)`. A failure is counted and costs nobody anything.
-    pub fn line(&self, line: &Line<'_>) {
+    /// Writes one line. A failure is counted and costs nobody anything.
+    ///
+    /// In a regular file, lines of requests that end together share a `write(2)`: `true` says that
+    /// this one waits as the first, and that [`AccessLog::flush`] is to be called for it.
+    #[must_use]
+    pub fn line(&self, line: &Line<'_>) -> bool {
         let sink = self.sink.load();
         if matches!(**sink, Sink::Off) {
-            return;
+            return false;
         }
         let written = BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
@@ -125,13 +141,46 @@ impl AccessLog {
             }
             buffer.push(b'\n');
             match &**sink {
-                Sink::Off => Ok(()),
-                Sink::Json | Sink::Human => stderr::write_line(buffer),
-                Sink::File(_, file) => whole(file, buffer),
+                Sink::Off => Ok(false),
+                Sink::Json | Sink::Human => stderr::write_line(buffer).map(|()| false),
+                Sink::File(_, file) => {
+                    self.lost.fetch_add(lost(file, buffer), Ordering::Relaxed);
+                    Ok(false)
+                }
+                Sink::Gathered(..) => Ok(self.gather(buffer)),
             }
         });
-        if written.is_err() {
+        written.unwrap_or_else(|_: io::Error| {
             self.lost.fetch_add(1, Ordering::Relaxed);
+            false
+        })
+    }
+
+    fn gather(&self, line: &[u8]) -> bool {
+        let mut gathered = self.gathered.lock();
+        let first = gathered.is_empty();
+        gathered.extend_from_slice(line);
+        let full = gathered.len() >= GATHER_BYTES_MAX;
+        drop(gathered);
+        if full {
+            self.flush();
+        }
+        first && !full
+    }
+
+    /// Writes the lines that wait.
+    pub fn flush(&self) {
+        let mut lines = std::mem::take(&mut *self.gathered.lock());
+        if lines.is_empty() {
+            return;
+        }
+        if let Sink::File(_, file) | Sink::Gathered(_, file) = &**self.sink.load() {
+            self.lost.fetch_add(lost(file, &lines), Ordering::Relaxed);
+        }
+        lines.clear();
+        let mut gathered = self.gathered.lock();
+        if gathered.capacity() == 0 {
+            *gathered = lines;
         }
     }
 
@@ -153,8 +202,15 @@ impl Sink {
             Output::Stderr if stderr::is_terminal() => Self::Human,
             Output::Stderr => Self::Json,
             Output::Off => Self::Off,
-            Output::File(path) => Self::File(path.clone(), append(path)?),
+            Output::File(path) => Self::file(path)?,
         })
+    }
+
+    fn file(path: &Path) -> io::Result<Self> {
+        let file = append(path)?;
+        let regular = file.metadata().is_ok_and(|m| m.is_file());
+        let sink = if regular { Self::Gathered } else { Self::File };
+        Ok(sink(path.to_path_buf(), file))
     }
 }
 
@@ -165,15 +221,16 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// One write: a line that is torn by a full disk is lost, the next one starts where it must.
-fn whole(mut file: &File, line: &[u8]) -> io::Result<()> {
-    match file.write(line)? {
-        n if n == line.len() => Ok(()),
-        _ => {
-            file.write_all(b"\n")?;
-            Err(io::ErrorKind::WriteZero.into())
-        }
+/// One write, and how many lines it lost: one that is torn by a full disk is lost, the next one
+/// starts where it must.
+fn lost(mut file: &File, lines: &[u8]) -> u64 {
+    let count = |lines: &[u8]| memchr::memchr_iter(b'\n', lines).count() as u64;
+    let n = file.write(lines).unwrap_or(0);
+    if n > 0 && n < lines.len() {
+        // Where this fails as well, the torn line takes the next one with it.
+        file.write_all(b"\n").ok();
     }
+    count(&lines[n..])
 }
 
 /// Makes a text that a client chose fit for a log.
@@ -278,7 +335,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/access.log");
         let log = AccessLog::open(&Output::File(path.clone()), redacts).unwrap();
-        lines.iter().for_each(|l| log.line(l));
+        let waits: Vec<bool> = lines.iter().map(|l| log.line(l)).collect();
+        assert_eq!(waits.iter().position(|w| *w), Some(0));
+        assert_eq!(waits.iter().filter(|w| **w).count(), 1);
+        log.flush();
         assert_eq!(log.lost(), 0);
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
@@ -353,15 +413,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("access.log"), folder.path().join("access.1"));
         let log = AccessLog::open(&Output::File(path.clone()), true).unwrap();
-        log.line(&sample());
+        assert!(log.line(&sample()));
         std::fs::rename(&path, &old).unwrap();
-        log.line(&sample());
+        assert!(!log.line(&sample()));
         log.reopen().unwrap();
-        log.line(&sample());
+        assert!(log.line(&sample()));
+        log.flush();
         let lines = |p: &Path| std::fs::read_to_string(p).unwrap().lines().count();
         assert_eq!((lines(&old), lines(&path)), (2, 1));
         let full = AccessLog::open(&Output::File("/dev/full".into()), true).unwrap();
-        full.line(&sample());
+        assert!(!full.line(&sample()));
         assert_eq!(full.lost(), 1);
+    }
+
+    #[test]
+    fn many_lines_wait_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let log = AccessLog::open(&Output::File(path.clone()), true).unwrap();
+        let firsts = (0..1000).filter(|_| log.line(&sample())).count();
+        let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
+        assert!(firsts > 5 && lines() > 900, "{firsts} {}", lines());
+        log.flush();
+        assert_eq!((lines(), log.lost()), (1000, 0));
     }
 }

@@ -1,6 +1,7 @@
 //! A request's body: read whole and unpacked, under a time, a size and the process's byte budget.
 
 use super::intake::{self, Taken};
+use super::pace;
 use super::unpack::{Stop, Unpack};
 use crate::flow::{Held, Ticket};
 use bytes::{Bytes, BytesMut};
@@ -8,6 +9,7 @@ use http::header;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use pingora::{Error, Result};
+use std::task::Poll;
 use std::time::Duration;
 use weir_filters::error::{ApiError, Code};
 
@@ -19,8 +21,8 @@ const INVALID_CHUNK: &str = "InvalidChunk";
 /// # Errors
 /// The client is gone.
 pub async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<Bytes, Taken>> {
-    let snapshot = ticket.snapshot.clone();
-    let server = &snapshot.server;
+    let server = &ticket.snapshot.server;
+    let (within, max) = (server.body, server.max_body);
     let head = session.req_header();
     let mut unpack = match coding(head).map(|coding| Unpack::new(&coding).ok_or(coding)) {
         None => None,
@@ -29,21 +31,18 @@ pub async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<B
     };
     let length = head.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
     let length: Option<usize> = length.and_then(|v| v.trim().parse().ok());
-    if length.is_some_and(|n| n > server.max_body) {
-        return Ok(Err(Taken::Refused(too_large(server.max_body))));
+    if length.is_some_and(|n| n > max) {
+        return Ok(Err(Taken::Refused(too_large(max))));
     }
     if head.headers.contains_key(header::EXPECT) {
         session.write_continue_response().await?;
     }
-    let mut whole = Whole { buffer: BytesMut::new(), max: server.max_body };
-    let bell = ticket.bell();
-    tokio::pin!(bell);
+    let mut whole = Whole { buffer: BytesMut::new(), max };
     loop {
-        let read = tokio::select! {
-            read = tokio::time::timeout(server.body, session.read_request_body()) => read,
-            () = &mut bell => return Ok(Err(Taken::Refused(intake::leaving()))),
+        let read = match next(session, ticket, within).await {
+            Ok(read) => read,
+            Err(refused) => return Ok(Err(refused)),
         };
-        let Ok(read) = read else { return Ok(Err(Taken::Last(late()))) };
         let piece = match read {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
@@ -66,6 +65,22 @@ pub async fn read(session: &mut Session, ticket: &mut Ticket) -> Result<Result<B
         return Ok(Err(Taken::Refused(broken())));
     }
     Ok(Ok(whole.buffer.freeze()))
+}
+
+/// The next piece. What is there already takes no timer.
+async fn next(
+    session: &mut Session,
+    ticket: &Ticket,
+    within: Duration,
+) -> Result<Result<Option<Bytes>>, Taken> {
+    let mut reading = std::pin::pin!(session.read_request_body());
+    if let Poll::Ready(read) = pace::now(reading.as_mut()) {
+        return Ok(read);
+    }
+    tokio::select! {
+        read = tokio::time::timeout(within, reading) => read.map_err(|_| Taken::Last(late())),
+        () = ticket.bell() => Err(Taken::Refused(intake::leaving())),
+    }
 }
 
 /// What has been read so far.

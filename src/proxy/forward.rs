@@ -148,7 +148,7 @@ fn pay(
 ) -> Result<()> {
     let secret = token.expose();
     match auth {
-        Auth::Bearer => secretly(headers, header::AUTHORIZATION, format!("Bearer {secret}")),
+        Auth::Bearer => secretly(headers, header::AUTHORIZATION, ["Bearer ", secret].concat()),
         Auth::Header(name) => secretly(headers, HeaderName::from_static(name), secret.to_owned()),
         Auth::Query(name) => {
             path.push(if path.contains('?') { '&' } else { '?' });

@@ -4,12 +4,13 @@ use super::dial::Way;
 use super::peer::{self, Left};
 use super::session::Control;
 use super::settle::{self, Verdict};
-use super::{Context, Proxy, forward, intake, rejected};
+use super::{Context, Proxy, forward, intake, pace, rejected};
 use crate::flow::{Phase, Step};
 use crate::route::Provider;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use weir_filters::error::Class;
 
@@ -77,20 +78,30 @@ impl Proxy {
                 });
             }
         };
-        let total = control.clock.total_left(Instant::now());
+        let now = Instant::now();
+        let total = control.clock.total_left(now);
         let times = &provider.timeouts;
         let silence = control.exchange().ticket().and_then(|ticket| match ticket.streams() {
             true => times.first_token.zip(times.idle).map(|(a, b)| a.max(b)),
             false => ticket.reply_wait(),
         });
         let left = Left { total, silence };
-        Ok(Box::new(peer::peer(&provider, way, left, self.started.elapsed().as_secs())))
+        Ok(Box::new(peer::peer(
+            &provider,
+            way,
+            left,
+            now.saturating_duration_since(self.started).as_secs(),
+        )))
     }
 
     /// The way to a provider, in the time that a connection to it has.
     async fn way(&self, provider: &Provider, control: &Control) -> Result<Way, (Class, String)> {
-        let way =
-            async { self.resolver.way(&provider.base).await.map_err(|why| (Class::Server, why)) };
+        let mut way = std::pin::pin!(async {
+            self.resolver.way(&provider.base).await.map_err(|why| (Class::Server, why))
+        });
+        if let Poll::Ready(known) = pace::now(way.as_mut()) {
+            return known;
+        }
         let left = control.clock.total_left(Instant::now());
         let Some(within) = peer::sooner(provider.timeouts.connect, left) else { return way.await };
         let late = |_| {

@@ -152,6 +152,7 @@ impl Gateway {
     /// The access log's lines, once no request is open.
     pub async fn lines(&self) -> Vec<Value> {
         self.events().await;
+        self.inner.access.flush();
         let text = std::fs::read_to_string(self.dir.path().join("access.log")).unwrap_or_default();
         text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }

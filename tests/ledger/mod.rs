@@ -29,7 +29,7 @@ fn event() -> Event {
 /// What is written when the stream of `event` begins: its prompt, and nothing generated.
 fn beginning(event: &Event) -> Admitted {
     let mut begun = event.clone();
-    begun.usage.output_tokens = 0;
+    begun.output_tokens = 0;
     begun.cost_nano_usd = Some(NanoUsd(7));
     Admitted { admitted: Box::new(begun) }
 }

@@ -19,7 +19,8 @@ fn week() -> Home {
         };
         e.ttft_ms = Some(10 * (i + 1));
         e.tags = vec!["batch".into(), format!("cost-center={}", i % 2)];
-        e.end_user = Some(if i == 0 { "=cmd|' /C calc'!A0,\"x\"".into() } else { format!("u{i}") });
+        e.end_user =
+            Some(if i == 0 { "=cmd|' /C calc'!A0,\"x\"".into() } else { format!("u{i}").into() });
         spool.append(&e);
     }
     let refused = Event {
@@ -31,7 +32,8 @@ fn week() -> Home {
         model: None,
         provider: None,
         cost_nano_usd: None,
-        usage: Default::default(),
+        input_tokens: 0,
+        output_tokens: 0,
         usage_source: Source::Estimated,
         ts: "2026-11-25T10:00:00Z".parse().unwrap(),
         ..event()

@@ -184,7 +184,7 @@ fn ten_times_the_rows_take_about_ten_times_as_long() {
 fn a_name_of_a_megabyte_is_cut_and_its_event_is_not_lost() {
     let home = Home::new();
     let spool = home.spool();
-    let model = Some("模".repeat(1 << 20));
+    let model = Some("模".repeat(1 << 20).into());
     spool.append(&Event { requested_model: model, status: 404, ..event() });
     let nan = weir::meter::event::Units { seconds: f64::NAN, ..Default::default() };
     spool.append(&Event { units: nan, ..event() });
@@ -199,7 +199,7 @@ fn numbers_that_no_provider_can_mean_do_not_overflow_sums() {
     let spool = home.spool();
     for _ in 0..3 {
         let mut absurd = Event { cost_nano_usd: Some(NanoUsd(u64::MAX)), ..event() };
-        absurd.usage.input_tokens = u64::MAX;
+        absurd.input_tokens = u64::MAX;
         absurd.duration_ms = u64::MAX;
         spool.append(&absurd);
     }

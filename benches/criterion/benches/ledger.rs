@@ -26,7 +26,7 @@ fn event(i: u32) -> Event {
     event.ts += Duration::from_secs(at.unsigned_abs());
     // A key has its team and user, a model its provider.
     let (key, model) = (i % 50, i % 7);
-    let name = |kind: &str, n: u32| Some(format!("{kind}-{n}"));
+    let name = |kind: &str, n: u32| Some(format!("{kind}-{n}").into());
     (event.key_name, event.key_id) = (name("key", key), name("id", key));
     (event.team, event.user) = (name("team", key % 5), name("user", key % 11));
     (event.model, event.requested_model) = (name("model", model), name("model", model));

@@ -7,6 +7,7 @@ use crate::usage::Usage;
 use bytes::Bytes;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub mod anthropic;
 pub mod bedrock;
@@ -156,7 +157,7 @@ pub struct ReplyContext {
     /// Unix seconds.
     pub created: u64,
     /// The provider's model name as we asked for it.
-    pub model: String,
+    pub model: Arc<str>,
     /// Counts what the provider does not report.
     pub encoding: Option<Encoding>,
     /// Prompt tokens, for usage that we must make up ourselves.

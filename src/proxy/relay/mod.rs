@@ -85,6 +85,8 @@ enum Replying {
 pub struct Exchange {
     ticket: Option<Box<Ticket>>,
     committed: Option<Committed>,
+    /// An event that is made now may wait for the others that end with it.
+    gathers: bool,
     /// The body of the running try.
     pub feed: Feed,
     /// How the running try's reply is read.
@@ -119,6 +121,7 @@ impl Exchange {
         Self {
             ticket: Some(ticket),
             committed: None,
+            gathers: false,
             feed: Feed::default(),
             reading: None,
             replying: Replying::Waiting,
@@ -143,6 +146,16 @@ impl Exchange {
     /// The event, once written; taken to be told about.
     pub fn committed(&mut self) -> Option<Committed> {
         self.committed.take()
+    }
+    /// Whether [`Exchange::settle`] is called before what ends the answer is written.
+    pub(in crate::proxy) fn gather(&mut self, gathers: bool) {
+        self.gathers = gathers;
+    }
+    /// The event is in the spool after this.
+    pub(in crate::proxy) fn settle(&mut self) {
+        if let Some(committed) = self.committed.as_mut() {
+            committed.settle();
+        }
     }
     /// The event is written.
     #[must_use]
@@ -315,7 +328,9 @@ impl Exchange {
         tap: Option<&mut weir_filters::wire::Tap>,
     ) {
         if let Some(ticket) = self.ticket.take() {
-            self.committed = Some(ticket.commit(Ending { outcome, status, error, tap }));
+            let ending = Ending { outcome, status, error, tap };
+            self.committed =
+                Some(if self.gathers { ticket.gather(ending) } else { ticket.commit(ending) });
         }
     }
 }

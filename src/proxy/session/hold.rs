@@ -2,7 +2,7 @@
 //! nobody in front takes the silence for a dead connection.
 
 use super::super::relay::Exchange;
-use super::{Downstream, STALLED, futures_now};
+use super::{Downstream, STALLED, pace};
 use bytes::Bytes;
 use pingora::protocols::http::HttpTask;
 use pingora::{Error, Result};
@@ -56,7 +56,7 @@ impl Downstream {
         tasks.push(HttpTask::Body(Some(Bytes::from_static(COMMENT)), false));
         let write = self.inner.response_duplex_vec(tasks);
         tokio::pin!(write);
-        match futures_now(write.as_mut()) {
+        match pace::now(write.as_mut()) {
             Poll::Ready(done) => done.map(drop),
             Poll::Pending => Error::e_explain(STALLED, "the client does not read"),
         }

@@ -2,7 +2,7 @@
 //! many more may have been read already: a full hand waits for the next one, as long as that is
 //! there now. Nothing ever waits for bytes that are still to come.
 
-use super::{Downstream, STALLED, futures_now};
+use super::{Downstream, STALLED, pace};
 use bytes::Bytes;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::{HttpTask, ServerSession};
@@ -148,7 +148,7 @@ pub(super) async fn go_on(session: &mut ServerSession) -> Result<()> {
 /// The same where there is no time left: whoever does not take it at once does not read.
 pub(super) fn go_on_now(session: &mut ServerSession) -> Result<()> {
     let write = std::pin::pin!(tokio::task::unconstrained(go_on(session)));
-    match futures_now(write) {
+    match pace::now(write) {
         Poll::Ready(done) => done,
         Poll::Pending => Error::e_explain(STALLED, "the client does not read"),
     }

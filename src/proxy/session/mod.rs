@@ -190,21 +190,30 @@ impl Downstream {
         }
         let mut out = Vec::with_capacity(2);
         let mut hand = tasks.len();
-        let (turn, leaving) = {
+        let (turn, leaving, waits) = {
             let mut x = self.control.exchange();
             let leaving = x.ticket().is_some_and(|t| t.phase() > Phase::Serving);
-            let turn = x.relay(tasks, &self.control.clock, &mut out)?;
+            x.gather(through);
+            let turn = x.relay(tasks, &self.control.clock, &mut out);
+            x.gather(false);
+            let ends = through && out.last().is_some_and(HttpTask::is_end);
+            let waits = ends && matches!(turn, Ok(Turn::On));
+            if !waits {
+                x.settle();
+            }
+            let turn = turn?;
             // An end waits for nothing, and while a body is still sent, that is what is waited for.
             if turn == Turn::End || x.is_committed() || !x.feed.is_done() || !self.joins() {
                 hand = 0;
             }
-            (turn, leaving)
+            (turn, leaving, waits)
         };
         if turn == Turn::End || leaving {
             self.inner.set_keepalive(None);
         }
-        if turn == Turn::On && through && out.last().is_some_and(HttpTask::is_end) {
+        if waits {
             pace::abreast().await;
+            self.control.exchange().settle();
         }
         let done = match self.later.keep(hand, out) {
             Some(out) if !out.is_empty() => self.write(out).await?,
@@ -242,7 +251,7 @@ impl Downstream {
             self.inner.response_duplex_vec(part).await
         };
         tokio::pin!(write);
-        if let std::task::Poll::Ready(done) = futures_now(write.as_mut()) {
+        if let std::task::Poll::Ready(done) = pace::now(write.as_mut()) {
             return done;
         }
         let since = Instant::now();
@@ -270,12 +279,6 @@ async fn back(room: Option<&Room>) {
         Some(room) => room.back().await,
         None => std::future::pending().await,
     }
-}
-
-/// One poll, without a waker of its own: `Ready` in all but the rarest case.
-fn futures_now<F: Future>(future: Pin<&mut F>) -> std::task::Poll<F::Output> {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    future.poll(&mut context)
 }
 
 impl Drop for Downstream {

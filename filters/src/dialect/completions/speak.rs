@@ -25,7 +25,7 @@ impl Stream {
         Self {
             id: completion_id(&context.id),
             created: context.created,
-            model: context.model.clone(),
+            model: context.model.to_string(),
             begun: false,
             usage_asked: context.usage_asked,
         }

@@ -67,7 +67,7 @@ impl Stream {
         Self {
             names,
             id: message_id(&context.id),
-            model: context.model.clone(),
+            model: context.model.to_string(),
             prompt_tokens: context.prompt_tokens,
             begun: false,
             blocks: 0,

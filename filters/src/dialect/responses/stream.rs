@@ -35,7 +35,7 @@ impl Stream {
             names,
             id: response_id(&context.id),
             created: context.created,
-            model: context.model.clone(),
+            model: context.model.to_string(),
             sequence: 0,
             begun: false,
             items: Vec::new(),

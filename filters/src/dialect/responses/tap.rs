@@ -99,7 +99,7 @@ impl Reply for Passing {
             return;
         }
         let id = self.id.clone().unwrap_or_else(|| super::response_id(&self.context.id));
-        let model = self.tap.model.clone().unwrap_or_else(|| self.context.model.clone());
+        let model = self.tap.model.clone().unwrap_or_else(|| self.context.model.to_string());
         let head = Head { id: &id, created: self.context.created, model: &model };
         let usage = used(&mut self.tap, self.context.prompt_tokens);
         let next = self.sequence.map_or(0, |last| last.saturating_add(1));
