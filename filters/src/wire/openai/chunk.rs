@@ -116,6 +116,10 @@ pub(super) struct Few<T> {
 }
 
 impl<T> Few<T> {
+    pub(super) fn one(first: T) -> Self {
+        Self { first: Some(first), rest: Vec::new() }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.first.iter().chain(&self.rest)
     }
@@ -147,6 +151,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
 }
 
 /// An object and nothing else: serde would take an array for a struct, too.
+#[derive(Debug)]
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

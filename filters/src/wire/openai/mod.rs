@@ -13,6 +13,7 @@ mod finish;
 mod fits;
 mod history;
 mod members;
+mod plain;
 mod repair;
 mod request;
 mod state;

@@ -61,29 +61,29 @@ impl Numbers {
 
 /// A usage object of a JSON reply as it mostly is: integers under OpenAI's names. What does not
 /// read into this goes the long way.
-#[derive(serde::Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 pub(super) struct Told {
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    total_tokens: u64,
-    prompt_tokens_details: Option<Object<PromptDetails>>,
-    completion_tokens_details: Option<Object<CompletionDetails>>,
-    prompt_cache_hit_tokens: Option<u64>,
-    cached_tokens: Option<u64>,
-    reasoning_tokens: Option<u64>,
+    pub(super) prompt_tokens: u64,
+    pub(super) completion_tokens: u64,
+    pub(super) total_tokens: u64,
+    pub(super) prompt_tokens_details: Option<Object<PromptDetails>>,
+    pub(super) completion_tokens_details: Option<Object<CompletionDetails>>,
+    pub(super) prompt_cache_hit_tokens: Option<u64>,
+    pub(super) cached_tokens: Option<u64>,
+    pub(super) reasoning_tokens: Option<u64>,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-struct PromptDetails {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
+pub(super) struct PromptDetails {
+    pub(super) cached_tokens: Option<u64>,
+    pub(super) cache_write_tokens: Option<u64>,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-struct CompletionDetails {
-    reasoning_tokens: Option<u64>,
+pub(super) struct CompletionDetails {
+    pub(super) reasoning_tokens: Option<u64>,
 }
 
 impl Told {

@@ -1,7 +1,7 @@
 //! A reply that is no stream: the provider's own bytes where they hold to the specification.
 
 use super::assemble;
-use super::chunk::Completion;
+use super::plain;
 use super::state::State;
 use crate::error::{Class, Failure, classify_event};
 use crate::wire::{ReplyContext, Whole};
@@ -22,7 +22,8 @@ pub(in crate::wire) fn whole(body: Bytes, context: ReplyContext) -> Result<Whole
         return assemble::assemble(body, context);
     }
     let mut state = State::new(context, true);
-    if let Ok(completion) = serde_json::from_str::<Completion<'_>>(text)
+    let read = plain::completion(text).or_else(|| serde_json::from_str(text).ok());
+    if let Some(completion) = read
         && state.fits_whole(&completion)
         && let Some(usage) = completion.usage.0.sound()
     {
