@@ -5,8 +5,8 @@ use super::ticket::{Degraded, Ticket};
 use crate::access::Key;
 use crate::config::Unpriced;
 use crate::limit::{
-    Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Rule, Rules, Scope, Tightest,
-    Used, Why, learned,
+    Alert, Amount, Ask, Caller, DefaultOutput, Kind, Measure, Now, Refusal, Reservation, Rule,
+    Rules, Scope, Tightest, Used, Why, learned,
 };
 use crate::meter::Outcome;
 use crate::route::Model;
@@ -51,6 +51,9 @@ impl Ticket {
         asked: String,
         model: Arc<Model>,
     ) -> (String, Arc<Model>, Option<Degraded>) {
+        if self.taken.rules.is_empty() {
+            return (asked, model, None);
+        }
         let downgrade = self.gateway.limits.downgrade(&self.taken.rules, Now::read());
         let cheaper = downgrade.filter(|d| *d.to != asked);
         let found = cheaper.and_then(|d| Some((d.to.to_string(), self.model(key, &d.to).ok()?)));
@@ -131,7 +134,9 @@ impl Ticket {
         }
         let now = Now::read();
         let (rules, limits) = (self.taken.rules.clone(), self.gateway.limits.clone());
-        let caller = Caller { id: self.event_id.0.as_u128(), tag: self.tag() };
+        // Only Redis asks where a key lies.
+        let tag = limits.redis_up().map(|_| self.tag()).unwrap_or_default();
+        let caller = Caller { id: self.event_id.0.as_u128(), tag };
         match limits.reserve(rules, &self.taken.ask, caller, now).await {
             Ok(reservation) => {
                 self.taken.reservation = Some(reservation);
@@ -181,6 +186,19 @@ impl Ticket {
 
     /// Books what was used in place of what was held; what nobody was asked for comes back whole.
     pub fn settle(&mut self, measured: &Measured) {
+        self.settle_by(measured, Reservation::settle);
+    }
+
+    /// The same for an answer whose header, which comes next, tells what is left.
+    pub fn settle_and_tell(&mut self, measured: &Measured) {
+        self.settle_by(measured, Reservation::settle_and_tell);
+    }
+
+    fn settle_by(
+        &mut self,
+        measured: &Measured,
+        settle: fn(&mut Reservation, &Used, Now) -> Vec<Alert>,
+    ) {
         let asked = self.asked();
         let Some(reservation) = self.taken.reservation.as_mut() else { return };
         let used = Used {
@@ -188,7 +206,7 @@ impl Ticket {
             tokens: measured.usage.total(),
             money: measured.cost.map_or(0, |c| c.0),
         };
-        for alert in reservation.settle(&used, Now::read()) {
+        for alert in settle(reservation, &used, Now::read()) {
             self.gateway.alert(&alert);
         }
     }
@@ -213,11 +231,13 @@ impl Ticket {
     /// How the caller's tightest rules stand, for headers.
     #[must_use]
     pub fn tightest(&self) -> Tightest {
-        let now = Now::read();
+        if self.taken.rules.is_empty() {
+            return Tightest::default();
+        }
         match &self.taken.reservation {
-            Some(reservation) => reservation.tightest(now),
+            Some(reservation) => reservation.tightest(),
             None => {
-                let here = self.gateway.limits.tightest(&self.taken.rules, now);
+                let here = self.gateway.limits.tightest(&self.taken.rules, Now::read());
                 match &self.taken.refused {
                     // What Redis refused for all nodes, this one's own counters do not show.
                     Some(r) if self.gateway.limits.redis_up() == Some(true) => here.without(r),

@@ -71,12 +71,15 @@ pub struct Reservation {
     shared: Option<Shared>,
     /// How the rules stood in Redis when it was made.
     seen: Vec<Standing>,
+    /// How they stand once it is settled.
+    told: Option<Tightest>,
     open: bool,
 }
 
 impl Reservation {
     pub(super) fn new(limits: Arc<Limits>, rules: Group, seats: Seats, holds: Vec<Hold>) -> Self {
-        Self { limits, rules, seats, holds, shared: None, seen: Vec::new(), open: true }
+        let (shared, seen, told) = (None, Vec::new(), None);
+        Self { limits, rules, seats, holds, shared, seen, told, open: true }
     }
 
     pub(super) fn shared(mut self, shared: Shared, seen: Vec<Standing>) -> Self {
@@ -166,6 +169,24 @@ impl Reservation {
 
     /// Books what was used in place of what was held. Later calls do nothing.
     pub fn settle(&mut self, used: &Used, now: Now) -> Vec<Alert> {
+        self.settle_by(used, now, |_, _| {})
+    }
+
+    /// The same where [`Reservation::tightest`] is asked next: it is found in the same walk.
+    pub fn settle_and_tell(&mut self, used: &Used, now: Now) -> Vec<Alert> {
+        let mut told = Tightest::default();
+        let alerts = self.settle_by(used, now, |rule, standing| told.add(rule, standing));
+        // What stands in Redis was told when it was held.
+        self.told = self.seen.is_empty().then_some(told);
+        alerts
+    }
+
+    fn settle_by(
+        &mut self,
+        used: &Used,
+        now: Now,
+        mut tell: impl FnMut(&Rule, &dyn Fn() -> Standing),
+    ) -> Vec<Alert> {
         if !std::mem::replace(&mut self.open, false) {
             return Vec::new();
         }
@@ -178,6 +199,7 @@ impl Reservation {
             if state.settle(rule, hold, used.of(rule), &frame) {
                 alerts.push(Alert { rule: rule.clone(), used: state.known() });
             }
+            tell(rule, &|| state.standing(rule, &frame));
         });
         drop(locked);
         // Where Redis counts for all nodes it alone knows when a threshold is reached.
@@ -191,8 +213,11 @@ impl Reservation {
 
     /// How the tightest rules stand now.
     #[must_use]
-    pub fn tightest(&self, now: Now) -> Tightest {
-        self.tightest_by(now, |_, _, standing| standing)
+    pub fn tightest(&self) -> Tightest {
+        match self.told {
+            Some(told) => told,
+            None => self.tightest_by(Now::read(), |_, _, standing| standing),
+        }
     }
 
     /// How they will stand when the request has failed: what it holds comes back, its place among

@@ -3,7 +3,9 @@
 use super::owned::{Group, Owned, SCOPES};
 use super::rule::{Owner, Rule, Scope};
 use super::spec::{Spec, Twice};
+use foldhash::quality::RandomState;
 use jiff::tz::TimeZone;
+use smol_str::SmolStr;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ pub enum DefaultOutput {
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// One map for each [`Scope`]; shared, since keys of the store are laid over a copy.
-    owners: [Arc<HashMap<Arc<str>, Arc<Owned>>>; SCOPES],
+    owners: [Arc<HashMap<SmolStr, Arc<Owned>, RandomState>>; SCOPES],
     /// For owners without a table.
     key_defaults: Spec,
     user_defaults: Spec,
@@ -61,13 +63,13 @@ impl Rules {
     pub fn add(&mut self, owner: &Owner, spec: Spec) -> Result<(), Twice> {
         let owned = self.compile(owner, spec)?;
         let owners = Arc::make_mut(&mut self.owners[owner.scope as usize]);
-        owners.insert(owner.name.clone(), Arc::new(owned));
+        owners.insert(SmolStr::new(&*owner.name), Arc::new(owned));
         Ok(())
     }
 
     /// Forgets an owner's table.
     pub fn remove(&mut self, owner: &Owner) {
-        Arc::make_mut(&mut self.owners[owner.scope as usize]).remove(&owner.name);
+        Arc::make_mut(&mut self.owners[owner.scope as usize]).remove(&*owner.name);
     }
 
     fn compile(&self, owner: &Owner, spec: Spec) -> Result<Owned, Twice> {

@@ -6,6 +6,7 @@ use super::rule::{Downgrade, Measure, Owner, Rule, Scope};
 use super::rules::Rules;
 use super::seats::{Account, Seats, Slots};
 use super::standing::Standing;
+use foldhash::quality::RandomState;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,13 +73,16 @@ impl Ask {
     }
 }
 
+/// By their owners' names.
+type Accounts = HashMap<Arc<str>, Arc<Account>, RandomState>;
+
 /// The counters.
 #[derive(Debug)]
 pub(super) struct Table {
     /// No other table of the process has it.
     id: u64,
     /// Of each scope, by the owner's name.
-    accounts: [RwLock<HashMap<Arc<str>, Arc<Account>>>; SCOPES],
+    accounts: [RwLock<Accounts>; SCOPES],
     counters: AtomicUsize,
     started: Instant,
 }

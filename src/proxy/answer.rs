@@ -2,8 +2,8 @@
 
 use crate::flow::Ticket;
 use crate::flow::ticket::Degraded;
-use crate::limit::{Standing, Tightest};
-use bytes::{Bytes, BytesMut};
+use crate::limit::Tightest;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
@@ -152,34 +152,41 @@ fn rates(headers: &mut HeaderMap, tightest: Tightest) {
     if tightest.requests.is_none() && tightest.tokens.is_none() {
         return;
     }
-    let mut buffer = BytesMut::with_capacity(RATES_BYTES);
-    let mut put = |[limit, remaining, reset]: &'static [HeaderName; 3], s: Option<Standing>| {
-        let Some(s) = s else { return };
-        for (name, part) in [
-            (limit, digits(&mut buffer, s.limit)),
-            (remaining, digits(&mut buffer, s.remaining)),
-            (reset, duration(&mut buffer, s.reset.unwrap_or_default())),
-        ] {
-            if let Ok(value) = HeaderValue::from_maybe_shared(part) {
+    let mut buffer = Vec::with_capacity(RATES_BYTES);
+    let mut write = |put: &dyn Fn(&mut Vec<u8>)| {
+        let start = buffer.len();
+        put(&mut buffer);
+        start..buffer.len()
+    };
+    let kinds = [(&REQUESTS, tightest.requests), (&TOKENS, tightest.tokens)];
+    let spans = kinds.map(|(names, standing)| {
+        standing.map(|s| {
+            let reset = s.reset.unwrap_or_default();
+            let limit = write(&|out| digits(out, s.limit));
+            let remaining = write(&|out| digits(out, s.remaining));
+            (names, [limit, remaining, write(&|out| duration(out, reset))])
+        })
+    });
+    let buffer = Bytes::from(buffer);
+    for (names, spans) in spans.into_iter().flatten() {
+        for (name, span) in names.iter().zip(spans) {
+            if let Ok(value) = HeaderValue::from_maybe_shared(buffer.slice(span)) {
                 headers.insert(name.clone(), value);
             }
         }
-    };
-    put(&REQUESTS, tightest.requests);
-    put(&TOKENS, tightest.tokens);
+    }
 }
 
-fn digits(out: &mut BytesMut, n: u64) -> Bytes {
+fn digits(out: &mut Vec<u8>, n: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
-    out.split().freeze()
 }
 
 /// As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m0s`.
-fn duration(out: &mut BytesMut, time: Duration) -> Bytes {
+fn duration(out: &mut Vec<u8>, time: Duration) {
     let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     let (seconds, rest) = (millis / 1000, millis % 1000);
     let mut part = |n: u64, unit: &str| {
-        out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+        digits(out, n);
         out.extend_from_slice(unit.as_bytes());
     };
     match (seconds, rest) {
@@ -202,7 +209,6 @@ fn duration(out: &mut BytesMut, time: Duration) -> Bytes {
             part(seconds % 60, "s");
         }
     }
-    out.split().freeze()
 }
 
 /// An error of a request that has a ticket.
@@ -261,9 +267,11 @@ mod tests {
 
     #[test]
     fn a_reset_is_written_as_openai_writes_it() {
-        let mut buffer = BytesMut::new();
-        let mut check =
-            |ms, want: &str| assert_eq!(duration(&mut buffer, Duration::from_millis(ms)), want);
+        let check = |ms, want: &str| {
+            let mut out = Vec::new();
+            duration(&mut out, Duration::from_millis(ms));
+            assert_eq!(String::from_utf8(out).unwrap(), want);
+        };
         check(0, "0ms");
         check(12, "12ms");
         check(1_000, "1s");

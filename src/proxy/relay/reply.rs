@@ -294,7 +294,7 @@ impl Exchange {
                 }
                 let measured = ticket.measure(Outcome::Success, Some(&mut whole.tap));
                 // Settled before the header, which tells what is left.
-                ticket.settle(&measured);
+                ticket.settle_and_tell(&measured);
                 let mut header = answer::json_header(ticket, whole.body.len(), measured.cost)?;
                 if let Some(kind) = kind {
                     header.insert_header("content-type", kind)?;
