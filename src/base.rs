@@ -90,37 +90,37 @@ impl fmt::Display for EventId {
 
 /// A pattern of names: exact, or with `*` for any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Glob(String);
+pub struct Glob {
+    pattern: String,
+    /// Where its first `*` is; an exact name has none.
+    star: Option<usize>,
+}
 
 impl Glob {
     /// Any string is a pattern.
     #[must_use]
     pub fn new(pattern: &str) -> Self {
-        Self(pattern.into())
+        Self { pattern: pattern.into(), star: pattern.find('*') }
     }
     /// The pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.pattern
     }
     /// Whether the whole of `name` fits. Linear in `name` for each `*`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        if self.0 == "*" {
-            return true;
+        let Some(star) = self.star else { return self.pattern == name };
+        let Some(mut rest) = name.strip_prefix(&self.pattern[..star]) else { return false };
+        let mut end = &self.pattern[star + 1..];
+        while !end.is_empty()
+            && let Some((middle, more)) = end.split_once('*')
+        {
+            let Some(at) = rest.find(middle) else { return false };
+            rest = &rest[at + middle.len()..];
+            end = more;
         }
-        let mut parts = self.0.split('*');
-        let Some(first) = parts.next() else { return name.is_empty() };
-        let Some(mut rest) = name.strip_prefix(first) else { return false };
-        let mut last: Option<&str> = None;
-        for part in parts {
-            if let Some(middle) = last {
-                let Some(at) = rest.find(middle) else { return false };
-                rest = &rest[at + middle.len()..];
-            }
-            last = Some(part);
-        }
-        last.map_or(rest.is_empty(), |end| rest.ends_with(end))
+        rest.ends_with(end)
     }
 }
 

@@ -141,12 +141,19 @@ impl NanoUsd {
 impl fmt::Display for NanoUsd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (dollars, mut nanos) = (self.0 / NANOS_PER_USD, self.0 % NANOS_PER_USD);
-        let mut decimals = 9;
-        while decimals > 6 && nanos % 10 == 0 {
+        // Written by hand: every answer's header says it.
+        let mut decimals = [b'0'; 9];
+        for digit in decimals.iter_mut().rev() {
+            // A digit fits a byte.
+            #[allow(clippy::cast_possible_truncation)]
+            let value = (nanos % 10) as u8;
+            *digit += value;
             nanos /= 10;
-            decimals -= 1;
         }
-        write!(f, "{dollars}.{nanos:0decimals$}")
+        let last = decimals.iter().rposition(|digit| *digit != b'0').map_or(0, |at| at + 1);
+        f.write_str(itoa::Buffer::new().format(dollars))?;
+        f.write_str(".")?;
+        f.write_str(std::str::from_utf8(&decimals[..last.max(6)]).unwrap_or_default())
     }
 }
 

@@ -229,7 +229,9 @@ impl Event {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.reserve(1024);
         let mut line = Line::open(out);
-        line.plain(name!("event_id"), &self.event_id).plain(name!("ts"), &self.ts);
+        let mut id = uuid::Uuid::encode_buffer();
+        let id = self.event_id.0.hyphenated().encode_lower(&mut id);
+        line.text(name!("event_id"), id).plain(name!("ts"), &self.ts);
         line.text(name!("request_id"), &self.request_id).text(name!("trace_id"), &self.trace_id);
         self.write_caller(&mut line);
         line.text(name!("endpoint"), &self.endpoint).text(name!("dialect"), &self.dialect);

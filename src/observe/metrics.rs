@@ -226,9 +226,15 @@ impl Metrics {
     }
 
     fn attempt(&self, provider: &str, outcome: &str) {
+        let known = |provider: &str, outcome: &str| {
+            self.attempts.read().get(provider).and_then(|m| m.get(outcome)).map(IntCounter::inc)
+        };
+        // Names that have a counter are labels.
+        if known(provider, outcome).is_some() {
+            return;
+        }
         let (provider, outcome) = (self.names.provider(provider), self.names.fault(outcome));
-        if let Some(counter) = self.attempts.read().get(provider).and_then(|m| m.get(outcome)) {
-            counter.inc();
+        if known(provider, outcome).is_some() {
             return;
         }
         let counter = self.families.attempts.with_label_values(&[provider, outcome]);

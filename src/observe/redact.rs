@@ -9,21 +9,34 @@ const TAIL_CHARS_MIN: usize = 6;
 /// Prefixes by which vendors make their credentials known.
 const PREFIXES: &[&str] =
     &["sk-", "sk_", "pk-", "gsk_", "xai-", "hf_", "r8_", "AIza", "AKIA", "ASIA", "ghp_", "eyJ"];
-/// Bytes at which a secret can begin or be announced: a log line is mostly made of others.
-const BEGINS: [bool; 256] = {
-    let mut begins = [false; 256];
-    let mut all: &[u8] = b"=:Bb";
-    while let [first, rest @ ..] = all {
-        begins[*first as usize] = true;
-        all = rest;
-    }
+/// What a byte may be the beginning of: a log line is mostly made of others.
+const BEGINS: [u8; 256] = {
+    let mut begins = [0; 256];
+    begins[b'=' as usize] = ANYWHERE;
+    begins[b':' as usize] = ANYWHERE;
+    begins[b'B' as usize] = A_WORD;
+    begins[b'b' as usize] = A_WORD;
     let mut prefixes: &[&str] = PREFIXES;
     while let [first, rest @ ..] = prefixes {
-        begins[first.as_bytes()[0] as usize] = true;
+        begins[first.as_bytes()[0] as usize] = A_WORD;
         prefixes = rest;
+    }
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        if b.is_ascii_alphanumeric() || b == b'_' || b == b'-' {
+            begins[byte] |= GOES_ON;
+        }
+        byte += 1;
     }
     begins
 };
+/// A secret is announced here, whatever stands before.
+const ANYWHERE: u8 = 1;
+/// A secret begins here, where a word does.
+const A_WORD: u8 = 2;
+/// No word begins behind it. One bit above [`A_WORD`].
+const GOES_ON: u8 = 4;
 /// Words before `=` or `:` that announce a secret, in any case, as a name's ending.
 const WORDS: &[&str] = &[
     "key",
@@ -45,15 +58,14 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
-    while let Some(skip) = bytes[at..].iter().position(|b| BEGINS[usize::from(*b)]) {
-        at += skip;
-        match secret_at(bytes, at) {
+    while let Some(found) = next(bytes, at) {
+        match secret_at(bytes, found) {
             Some((from, to)) => {
                 out.push_str(&text[copied..from]);
                 out.push_str("***");
                 (copied, at) = (to, to);
             }
-            None => at += 1,
+            None => at = found + 1,
         }
     }
     if copied == 0 {
@@ -63,15 +75,25 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The first place from `at` on where a secret may begin or be announced.
+fn next(text: &[u8], at: usize) -> Option<usize> {
+    let mut before = at.checked_sub(1).map_or(0, |last| BEGINS[usize::from(text[last])]);
+    let found = text[at..].iter().position(|byte| {
+        let kind = BEGINS[usize::from(*byte)];
+        // No word begins in a word.
+        let asks = kind & (ANYWHERE | A_WORD) & !((before & GOES_ON) >> 1);
+        before = kind;
+        asks != 0
+    });
+    found.map(|found| at + found)
+}
+
 /// The secret that begins at `at` or is announced there: a range on ASCII borders.
 fn secret_at(text: &[u8], at: usize) -> Option<(usize, usize)> {
-    let before = at.checked_sub(1).map(|i| text[i]);
-    let starts_word = !before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     match text[at] {
         b'=' | b':' => announced(text, at).or_else(|| userinfo(text, at)),
-        b'B' | b'b' if starts_word => bearer(text, at),
-        _ if starts_word => prefixed(text, at),
-        _ => None,
+        b'B' | b'b' => bearer(text, at),
+        _ => prefixed(text, at),
     }
 }
 

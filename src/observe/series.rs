@@ -2,10 +2,11 @@
 
 use super::metrics::{Families, Finished};
 use super::tables::Size;
+use foldhash::quality::RandomState;
 use parking_lot::RwLock;
 use prometheus::{Histogram, IntCounter};
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -136,7 +137,7 @@ impl Series {
     }
 }
 
-type Shard = RwLock<HashMap<u64, Vec<(Owned, Arc<Series>)>>>;
+type Shard = RwLock<HashMap<u64, Vec<(Owned, Arc<Series>)>, RandomState>>;
 
 /// Label sets to handles, in shards.
 pub struct SeriesMap {
@@ -148,7 +149,7 @@ pub struct SeriesMap {
 impl Default for SeriesMap {
     fn default() -> Self {
         Self {
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             shards: std::array::from_fn(|_| RwLock::default()),
             len: AtomicUsize::new(0),
         }

@@ -213,29 +213,41 @@ fn secretly(
     Ok(())
 }
 
-impl Head {
-    /// Turns the caller's head into the provider's.
-    pub fn apply(self, request: &mut RequestHeader) {
-        let nominated = nominated(request);
-        let mut headers = HeaderMap::with_capacity(self.headers.len() + request.headers.len());
-        for (name, value) in &request.headers {
-            let text = name.as_str();
-            if !is_dropped(text) && !nominated.iter().any(|gone| gone == text) {
-                headers.append(name.clone(), value.clone());
-            }
+/// Leaves of the caller's head what providers may see of it, once it has been read: Pingora copies
+/// and walks it for every try.
+pub fn strip(request: &mut RequestHeader) {
+    let nominated = nominated(request);
+    let mut headers = HeaderMap::new();
+    for (name, value) in &request.headers {
+        let text = name.as_str();
+        if !is_dropped(text) && !nominated.iter().any(|gone| gone == text) {
+            headers.append(name.clone(), value.clone());
         }
+    }
+    let (method, uri) = (request.method.clone(), request.uri.clone());
+    *request = made(method, uri, request.version, headers);
+}
+
+impl Head {
+    /// Turns the caller's head, [`strip`]ped, into the provider's.
+    pub fn apply(self, request: &mut RequestHeader) {
+        let mut headers = HeaderMap::with_capacity(self.headers.len() + request.headers.len());
+        // Pingora makes a `host` out of the authority of HTTP/2.
+        let theirs = request.headers.iter().filter(|(name, _)| !is_dropped(name.as_str()));
+        headers.extend(theirs.map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in self.headers {
             headers.insert(name, value);
         }
-        // A head of its own: taking one header after the other out of the caller's costs more,
-        // and its table of names as they were typed would have to be kept in step.
-        let (mut parts, ()) = http::Request::new(()).into_parts();
-        parts.method = Method::POST;
-        parts.uri = self.uri;
-        parts.version = request.version;
-        parts.headers = headers;
-        *request = RequestHeader::from(parts);
+        *request = made(Method::POST, self.uri, request.version, headers);
     }
+}
+
+/// A head of its own: taking one header after the other out of another costs more, and its table of
+/// names as they were typed would have to be kept in step.
+fn made(method: Method, uri: Uri, version: http::Version, headers: HeaderMap) -> RequestHeader {
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    (parts.method, parts.uri, parts.version, parts.headers) = (method, uri, version, headers);
+    RequestHeader::from(parts)
 }
 
 /// What the caller's `connection` header names is for us alone.
@@ -262,6 +274,8 @@ mod tests {
         request.insert_header("x-weir-retry", "none").unwrap();
         request.insert_header("openai-beta", "v2").unwrap();
         let head = Head { uri: "/v1/up".parse().unwrap(), headers: vec![] };
+        strip(&mut request);
+        assert!(!format!("{request:?}").contains("sk-weir-secret"));
         head.apply(&mut request);
         assert!(!format!("{request:?}").contains("sk-weir-secret"));
         let left: Vec<_> = request.headers.keys().map(|k| k.as_str().to_owned()).collect();

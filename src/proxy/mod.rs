@@ -35,6 +35,7 @@ use endpoint::Endpoint;
 use forward::Head;
 use intake::Taken;
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
 use pingora::protocols::http::compression::ResponseCompressionCtx;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
@@ -139,6 +140,9 @@ impl ProxyHttp for Proxy {
     // Boxed: Pingora keeps it inside its futures, which it copies for every request.
     type CTX = Box<Context>;
 
+    /// None: Pingora's own one compresses answers, and is not used.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
     fn new_ctx(&self) -> Box<Context> {
         let arrived = Instant::now();
         Box::new(Context { arrived, control: None, committed: None, head: None })
@@ -178,6 +182,7 @@ impl ProxyHttp for Proxy {
         }
         match intake::take(session, &mut ticket, &endpoint, &self.guard).await {
             Ok(Taken::Proxy) => {
+                forward::strip(session.req_header_mut());
                 let control = Control::new(Exchange::new(ticket, old), c.arrived);
                 Downstream::install(&mut session.downstream_session, control.clone());
                 c.control = Some(control);
@@ -204,7 +209,7 @@ impl ProxyHttp for Proxy {
         control.clock.disarm();
         // Pingora keeps the state of the last reply's decompression, and dies of it at the second
         // try (pingora-core 0.9.1, protocols/http/compression/mod.rs, request_filter).
-        session.upstream_compression = ResponseCompressionCtx::new(0, true, false);
+        session.upstream_compression = ResponseCompressionCtx::new(0, false, false);
         self.wait(session, &control, wait).await?;
         self.try_next(session, &control, c).await
     }
@@ -266,10 +271,18 @@ impl ProxyHttp for Proxy {
 
     async fn response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         header: &mut ResponseHeader,
         _c: &mut Box<Context>,
     ) -> Result<()> {
+        // Nobody was asked to compress, so that Pingora need not look at what was asked for.
+        let unpacking = &mut session.upstream_compression;
+        if header.headers.contains_key(http::header::CONTENT_ENCODING)
+            && unpacking.is_header_phase()
+        {
+            unpacking.adjust_decompression(true);
+            unpacking.response_header_filter(header, false);
+        }
         // The relay makes the caller's header; this only keeps Pingora from framing the old one.
         header.remove_header("content-length");
         Ok(())

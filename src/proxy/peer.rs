@@ -2,8 +2,9 @@
 
 use super::dial::{Tunnel, Way};
 use crate::route::Provider;
+use foldhash::fast::FixedState;
 use pingora::upstreams::peer::{ALPN, HttpPeer};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +73,8 @@ pub(super) fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duratio
 /// none and none outlives a change, and by the time they were made, so that none is used for
 /// longer than `max_age`.
 fn group(provider: &Provider, age: u64) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    // Names of config alone: nobody can choose them to clash.
+    let mut hasher = FixedState::default().build_hasher();
     (&provider.id, &provider.base.host, provider.base.port, provider.http2).hash(&mut hasher);
     provider.trust.as_ref().map(|trust| trust.mark).hash(&mut hasher);
     if let Some(through) = &provider.through {

@@ -200,7 +200,7 @@ const COPY_BYTES_MAX: usize = 1024;
 
 impl<'a> Pieces<'a> {
     fn new(body: &'a Bytes) -> Self {
-        Self { body, parts: Vec::new(), range: 0..0, text: BytesMut::new() }
+        Self { body, parts: Vec::with_capacity(4), range: 0..0, text: BytesMut::new() }
     }
 
     fn original(&mut self, range: Range<usize>) {
