@@ -445,6 +445,28 @@ mod tests {
     }
 
     #[test]
+    fn of_events_that_leave_together_a_full_disk_takes_the_first_and_counts_the_others() {
+        small!(open, ROOM, FAULT);
+        let dir = tempfile::tempdir().unwrap();
+        let line = serde_json::to_string(&event()).unwrap().len() + 1;
+        for part in 0..line - 1 {
+            let dir = dir.path().join(part.to_string());
+            let spool = Spool::open_on(&dir, open).unwrap();
+            *ROOM.lock() = line + part;
+            let events: Vec<Event> = (0..4).map(|_| event()).collect();
+            let pending: Vec<_> = events[..3].iter().map(|e| spool.gather(e)).collect();
+            pending.into_iter().for_each(|p| spool.settle(p));
+            assert_eq!((spool.stats().lost(), spool.stats().lines()), (2, 1));
+            *ROOM.lock() = 10 * line;
+            spool.append(&events[3]);
+            let (read, skipped) = read(&dir);
+            assert_eq!(read, [events[0].clone(), events[3].clone()], "{part}");
+            assert_eq!(skipped, u64::from(part > 0), "{part}");
+            assert!(!FAULT.load(Ordering::Relaxed) && !spool.failing());
+        }
+    }
+
+    #[test]
     fn always_waits_for_the_disk_after_every_line_and_an_interval_once_for_all_of_them() {
         static SYNCS: AtomicU64 = AtomicU64::new(0);
         struct Counted(File);

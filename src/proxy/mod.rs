@@ -338,6 +338,8 @@ impl ProxyHttp for Proxy {
 
     async fn logging(&self, session: &mut Session, _error: Option<&Error>, c: &mut Box<Context>) {
         if let Some(control) = c.control.take() {
+            // Answers that are ready leave first, one behind the other.
+            pace::abreast().await;
             Downstream::uninstall(&mut session.downstream_session, &control);
             let mut x = control.exchange();
             x.commit(Outcome::ClientAbort, 499, None);
