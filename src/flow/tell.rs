@@ -3,11 +3,10 @@
 use super::Gateway;
 use super::finish::Caller;
 use crate::meter::Event;
-use crate::observe::{Finished, Line};
-use std::sync::Arc;
+use crate::observe::{Finished, Line, Waiting};
 use std::time::Duration;
 
-pub(super) fn tell(gateway: &Arc<Gateway>, event: &Event, caller: &Caller) {
+pub(super) fn tell(gateway: &Gateway, event: &Event, caller: &Caller) {
     let usage = event.usage();
     let attempts: Vec<(&str, &str)> = (event.attempts.iter())
         .map(|a| (a.provider.as_str(), a.error.as_deref().unwrap_or("success")))
@@ -55,27 +54,18 @@ pub(super) fn tell(gateway: &Arc<Gateway>, event: &Event, caller: &Caller) {
         client: Some(&*caller.client).filter(|c| !c.is_empty()),
         user_agent: Some(&*caller.agent).filter(|a| !a.is_empty()),
     });
-    if waits {
-        flush_soon(gateway);
+    if let Some(waiting) = waits {
+        write_soon(waiting);
     }
 }
 
-/// Writes gathered lines when dropped, whatever becomes of its task.
-struct Flush(Arc<Gateway>);
-
-impl Drop for Flush {
-    fn drop(&mut self) {
-        self.0.access.flush();
-    }
-}
-
-/// Lines wait until the requests that are ready now have come to their end too.
-fn flush_soon(gateway: &Arc<Gateway>) {
-    let flush = Flush(gateway.clone());
+/// Lines wait until the requests that are ready now have come to their end too. Where nothing runs
+/// any more, they are written here.
+fn write_soon(waiting: Waiting) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             tokio::task::yield_now().await;
-            drop(flush);
+            drop(waiting);
         });
     }
 }

@@ -225,17 +225,21 @@ impl Spool {
         if n < out.len() {
             segment.torn.store(n > 0 || torn, Ordering::Release);
             self.full.store(true, Ordering::Relaxed);
-            let e = io::Error::new(ErrorKind::StorageFull, "only a part was written");
-            return (whole, Err(e));
+        } else {
+            if torn {
+                segment.torn.store(false, Ordering::Release);
+            }
+            self.stats.set_spool_sound();
         }
-        if torn {
-            segment.torn.store(false, Ordering::Release);
-        }
-        self.stats.set_spool_sound();
         if self.sync.is_none()
+            && whole > 0
             && let Err(e) = segment.sync()
         {
             self.say(&e); // the lines are in the file, and a kill -9 will not take them
+        }
+        if n < out.len() {
+            let e = io::Error::new(ErrorKind::StorageFull, "only a part was written");
+            return (whole, Err(e));
         }
         (whole, Ok(()))
     }
@@ -498,6 +502,43 @@ mod tests {
         every.tick(Instant::now());
         every.tick(Instant::now());
         assert_eq!(SYNCS.load(Ordering::Relaxed), 1, "the second tick has nothing to sync");
+    }
+
+    #[test]
+    fn what_is_whole_of_a_group_that_is_cut_short_waits_for_the_disk_as_well() {
+        static SYNCS: AtomicU64 = AtomicU64::new(0);
+        static ROOM: AtomicU64 = AtomicU64::new(0);
+        struct Short(File);
+        impl Disk for Short {
+            fn write(&self, lines: &[u8]) -> io::Result<usize> {
+                let room = usize::try_from(ROOM.load(Ordering::Relaxed)).unwrap();
+                Disk::write(&self.0, &lines[..lines.len().min(room)])
+            }
+            fn sync(&self) -> io::Result<()> {
+                SYNCS.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            fn is_gone(&self) -> bool {
+                false
+            }
+        }
+        fn open(dir: &Path, name: Name) -> io::Result<Box<dyn Disk>> {
+            Ok(Box::new(Short(File::create(dir.join(name.to_string()))?)))
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open_on(dir.path(), open).unwrap().sync_every(None);
+        let line = serde_json::to_string(&event()).unwrap().len() as u64 + 1;
+        for (room, whole) in [(line + line / 2, 1), (line / 2, 0)] {
+            ROOM.store(room, Ordering::Relaxed);
+            let (lost, lines) = (spool.stats().lost(), spool.stats().lines());
+            SYNCS.store(0, Ordering::Relaxed);
+            let (one, two) = (spool.gather(&event()), spool.gather(&event()));
+            spool.settle(one);
+            spool.settle(two);
+            assert_eq!(spool.stats().lines() - lines, whole);
+            assert_eq!(spool.stats().lost() - lost, 2 - whole);
+            assert_eq!(SYNCS.load(Ordering::Relaxed), whole);
+        }
     }
 
     #[test]

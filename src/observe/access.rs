@@ -68,9 +68,7 @@ pub struct Line<'a> {
 pub struct AccessLog {
     sink: ArcSwap<Sink>,
     redacts: AtomicBool,
-    lost: AtomicU64,
-    /// Whole lines for the file.
-    gathered: Mutex<Vec<u8>>,
+    lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -79,8 +77,60 @@ enum Sink {
     Human,
     Off,
     File(PathBuf, File),
-    /// A regular one: lines may share a write.
-    Gathered(PathBuf, File),
+    Regular(Arc<Regular>),
+}
+
+/// A regular file, whose lines may share a write.
+#[derive(Debug)]
+struct Regular {
+    path: PathBuf,
+    file: File,
+    /// Whole lines that wait.
+    lines: Mutex<Vec<u8>>,
+    /// Held over a write: who flushes next finds the file with all that was taken before.
+    writing: Mutex<()>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Lines of a file that wait for others. They are written when this is dropped.
+#[derive(Debug)]
+#[must_use = "lines wait as long as this is there"]
+pub struct Waiting(Arc<Regular>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+impl Regular {
+    /// Puts a line to those that wait, and says so for the first of them.
+    fn gather(self: &Arc<Self>, line: &[u8]) -> Option<Waiting> {
+        let mut lines = self.lines.lock();
+        let first = lines.is_empty();
+        lines.extend_from_slice(line);
+        let full = lines.len() >= GATHER_BYTES_MAX;
+        drop(lines);
+        if full {
+            self.flush();
+        }
+        (first && !full).then(|| Waiting(self.clone()))
+    }
+
+    /// Writes the lines that wait.
+    fn flush(&self) {
+        let _writing = self.writing.lock();
+        let mut lines = std::mem::take(&mut *self.lines.lock());
+        if lines.is_empty() {
+            return;
+        }
+        self.lost.fetch_add(lost(&self.file, &lines), Ordering::Relaxed);
+        lines.clear();
+        let mut waiting = self.lines.lock();
+        if waiting.capacity() == 0 {
+            *waiting = lines;
+        }
+    }
 }
 
 impl AccessLog {
@@ -89,12 +139,9 @@ impl AccessLog {
     /// # Errors
     /// The file cannot be opened for appending.
     pub fn open(output: &Output, redacts: bool) -> io::Result<Self> {
-        Ok(Self {
-            sink: ArcSwap::from_pointee(Sink::open(output)?),
-            redacts: AtomicBool::new(redacts),
-            lost: AtomicU64::new(0),
-            gathered: Mutex::default(),
-        })
+        let lost = Arc::default();
+        let sink = ArcSwap::from_pointee(Sink::open(output, &lost)?);
+        Ok(Self { sink, redacts: AtomicBool::new(redacts), lost })
     }
 
     /// Writes to another output from now on.
@@ -103,9 +150,8 @@ impl AccessLog {
     /// The file cannot be opened; the old output stays.
     pub fn set(&self, output: &Output, redacts: bool) -> io::Result<()> {
         self.redacts.store(redacts, Ordering::Relaxed);
-        let sink = Sink::open(output)?;
-        self.flush();
-        self.sink.store(Arc::new(sink));
+        let sink = Sink::open(output, &self.lost)?;
+        self.sink.swap(Arc::new(sink)).flush();
         Ok(())
     }
 
@@ -114,23 +160,25 @@ impl AccessLog {
     /// # Errors
     /// It cannot be opened; lines still go to the old one.
     pub fn reopen(&self) -> io::Result<()> {
-        if let Sink::File(path, _) | Sink::Gathered(path, _) = &**self.sink.load() {
-            let sink = Sink::file(path)?;
-            self.flush();
-            self.sink.store(Arc::new(sink));
-        }
+        let sink = self.sink.load();
+        let path = match &**sink {
+            Sink::File(path, _) => path,
+            Sink::Regular(regular) => &regular.path,
+            Sink::Json | Sink::Human | Sink::Off => return Ok(()),
+        };
+        let new = Sink::file(path, &self.lost)?;
+        self.sink.swap(Arc::new(new)).flush();
         Ok(())
     }
 
     /// Writes one line. A failure is counted and costs nobody anything.
     ///
-    /// In a regular file, lines of requests that end together share a `write(2)`: `true` says that
-    /// this one waits as the first, and that [`AccessLog::flush`] is to be called for it.
-    #[must_use]
-    pub fn line(&self, line: &Line<'_>) -> bool {
+    /// In a regular file, lines of requests that end together share a `write(2)`: the first of them
+    /// gives what holds them until then.
+    pub fn line(&self, line: &Line<'_>) -> Option<Waiting> {
         let sink = self.sink.load();
         if matches!(**sink, Sink::Off) {
-            return false;
+            return None;
         }
         let written = BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
@@ -141,47 +189,24 @@ impl AccessLog {
             }
             buffer.push(b'\n');
             match &**sink {
-                Sink::Off => Ok(false),
-                Sink::Json | Sink::Human => stderr::write_line(buffer).map(|()| false),
+                Sink::Off => Ok(None),
+                Sink::Json | Sink::Human => stderr::write_line(buffer).map(|()| None),
                 Sink::File(_, file) => {
                     self.lost.fetch_add(lost(file, buffer), Ordering::Relaxed);
-                    Ok(false)
+                    Ok(None)
                 }
-                Sink::Gathered(..) => Ok(self.gather(buffer)),
+                Sink::Regular(regular) => Ok(regular.gather(buffer)),
             }
         });
         written.unwrap_or_else(|_: io::Error| {
             self.lost.fetch_add(1, Ordering::Relaxed);
-            false
+            None
         })
     }
 
-    fn gather(&self, line: &[u8]) -> bool {
-        let mut gathered = self.gathered.lock();
-        let first = gathered.is_empty();
-        gathered.extend_from_slice(line);
-        let full = gathered.len() >= GATHER_BYTES_MAX;
-        drop(gathered);
-        if full {
-            self.flush();
-        }
-        first && !full
-    }
-
-    /// Writes the lines that wait.
+    /// Writes the lines that wait, and waits for those that are being written.
     pub fn flush(&self) {
-        let mut lines = std::mem::take(&mut *self.gathered.lock());
-        if lines.is_empty() {
-            return;
-        }
-        if let Sink::File(_, file) | Sink::Gathered(_, file) = &**self.sink.load() {
-            self.lost.fetch_add(lost(file, &lines), Ordering::Relaxed);
-        }
-        lines.clear();
-        let mut gathered = self.gathered.lock();
-        if gathered.capacity() == 0 {
-            *gathered = lines;
-        }
+        self.sink.load().flush();
     }
 
     /// Lines that could not be written since the start.
@@ -197,20 +222,28 @@ thread_local! {
 }
 
 impl Sink {
-    fn open(output: &Output) -> io::Result<Self> {
+    fn flush(&self) {
+        if let Self::Regular(regular) = self {
+            regular.flush();
+        }
+    }
+
+    fn open(output: &Output, lost: &Arc<AtomicU64>) -> io::Result<Self> {
         Ok(match output {
             Output::Stderr if stderr::is_terminal() => Self::Human,
             Output::Stderr => Self::Json,
             Output::Off => Self::Off,
-            Output::File(path) => Self::file(path)?,
+            Output::File(path) => Self::file(path, lost)?,
         })
     }
 
-    fn file(path: &Path) -> io::Result<Self> {
-        let file = append(path)?;
-        let regular = file.metadata().is_ok_and(|m| m.is_file());
-        let sink = if regular { Self::Gathered } else { Self::File };
-        Ok(sink(path.to_path_buf(), file))
+    fn file(path: &Path, lost: &Arc<AtomicU64>) -> io::Result<Self> {
+        let (path, file) = (path.to_path_buf(), append(path)?);
+        if !file.metadata().is_ok_and(|m| m.is_file()) {
+            return Ok(Self::File(path, file));
+        }
+        let (lines, writing, lost) = (Mutex::default(), Mutex::default(), lost.clone());
+        Ok(Self::Regular(Arc::new(Regular { path, file, lines, writing, lost })))
     }
 }
 
@@ -300,7 +333,7 @@ fn human(out: &mut Vec<u8>, l: &Line<'_>, clean: Clean) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
 
@@ -335,10 +368,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/access.log");
         let log = AccessLog::open(&Output::File(path.clone()), redacts).unwrap();
-        let waits: Vec<bool> = lines.iter().map(|l| log.line(l)).collect();
-        assert_eq!(waits.iter().position(|w| *w), Some(0));
-        assert_eq!(waits.iter().filter(|w| **w).count(), 1);
-        log.flush();
+        let waits: Vec<Option<Waiting>> = lines.iter().map(|l| log.line(l)).collect();
+        let firsts = waits.iter().enumerate().filter(|(_, waits)| waits.is_some());
+        assert_eq!(firsts.map(|(at, _)| at).collect::<Vec<_>>(), [0]);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+        drop(waits);
         assert_eq!(log.lost(), 0);
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
@@ -413,16 +447,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("access.log"), folder.path().join("access.1"));
         let log = AccessLog::open(&Output::File(path.clone()), true).unwrap();
-        assert!(log.line(&sample()));
+        let first = log.line(&sample()).unwrap();
         std::fs::rename(&path, &old).unwrap();
-        assert!(!log.line(&sample()));
+        assert!(log.line(&sample()).is_none());
         log.reopen().unwrap();
-        assert!(log.line(&sample()));
-        log.flush();
+        drop((log.line(&sample()).unwrap(), first));
         let lines = |p: &Path| std::fs::read_to_string(p).unwrap().lines().count();
         assert_eq!((lines(&old), lines(&path)), (2, 1));
         let full = AccessLog::open(&Output::File("/dev/full".into()), true).unwrap();
-        assert!(!full.line(&sample()));
+        assert!(full.line(&sample()).is_none());
         assert_eq!(full.lost(), 1);
     }
 
@@ -431,10 +464,44 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let log = AccessLog::open(&Output::File(path.clone()), true).unwrap();
-        let firsts = (0..1000).filter(|_| log.line(&sample())).count();
+        let firsts: Vec<Waiting> = (0..1000).filter_map(|_| log.line(&sample())).collect();
         let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
-        assert!(firsts > 5 && lines() > 900, "{firsts} {}", lines());
+        assert!(firsts.len() > 5 && lines() > 900, "{} {}", firsts.len(), lines());
         log.flush();
         assert_eq!((lines(), log.lost()), (1000, 0));
+    }
+
+    #[test]
+    fn a_line_goes_where_it_was_written_to_whatever_is_in_force_when_it_leaves() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let log = AccessLog::open(&Output::File(path.clone()), true).unwrap();
+        let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
+        // Who writes has looked where to before it changes.
+        let Sink::Regular(before) = &**log.sink.load() else { panic!() };
+        let first = log.line(&sample());
+        log.set(&Output::Off, true).unwrap();
+        assert_eq!(lines(), 1);
+        let late = before.gather(b"late\n");
+        assert!(late.is_some());
+        drop((late, first));
+        assert_eq!((lines(), log.lost()), (2, 0));
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_one_that_is_under_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = AccessLog::open(&Output::File(folder.path().join("a.log")), true).unwrap();
+        let Sink::Regular(regular) = &**log.sink.load() else { panic!() };
+        let (writing, done) = (regular.writing.lock(), AtomicBool::new(false));
+        std::thread::scope(|s| {
+            let flush = s.spawn(|| {
+                log.flush();
+                assert!(done.load(Ordering::Acquire));
+            });
+            done.store(true, Ordering::Release);
+            drop(writing);
+            flush.join().unwrap();
+        });
     }
 }

@@ -12,7 +12,7 @@ pub mod tables;
 pub mod targets;
 mod trust;
 
-pub use access::{AccessLog, Line, Output};
+pub use access::{AccessLog, Line, Output, Waiting};
 pub use health::{Gauges, Health};
 pub use logger::{CONFIG, Logger};
 pub use metrics::{Finished, Metrics};

@@ -173,6 +173,7 @@ async fn signals(gateway: Arc<Gateway>, reloads: Reloads, way: leave::Ask) {
 /// Nothing runs any more: what is written goes to the disk and into the ledger.
 fn settle(parts: Parts) {
     super::redis::finish(&parts.gateway);
+    parts.gateway.access.flush();
     if let Err(error) = parts.gateway.spool.sync() {
         log::error!("cannot sync the spool: {error}");
     }
