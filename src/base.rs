@@ -15,7 +15,7 @@ macro_rules! names {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Arc<str>);
+        pub struct $name(SmolStr);
 
         impl $name {
             /// The name as it is written in config.
@@ -25,10 +25,10 @@ macro_rules! names {
             }
         }
         impl $name {
-            /// Its own copy of the text; short ones are no allocation.
+            /// The text, which costs no copy of a long one.
             #[must_use]
             pub fn text(&self) -> SmolStr {
-                SmolStr::new(&*self.0)
+                self.0.clone()
             }
         }
         impl From<&str> for $name {

@@ -1,6 +1,7 @@
 //! Who calls: virtual keys, found by the hash of their secret, and what each may use.
 
 use crate::base::{DepartmentName, Glob, KeyId, Secret, TeamName, UserName};
+use smol_str::SmolStr;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub struct Key {
     /// Its identity.
     pub id: KeyId,
     /// Its name.
-    pub name: String,
+    pub name: SmolStr,
     /// Its team.
     pub team: Option<TeamName>,
     /// Its team's department, or its own.

@@ -211,7 +211,7 @@ pub(super) fn key(v: &View<'_>, name: &str, owners: &Owners, routes: &Table) -> 
     let names = groups.iter().rev().filter_map(|g| g.aliases.clone()).flatten();
     Key {
         id: KeyId::from(name),
-        name: name.to_owned(),
+        name: name.into(),
         team: team_name.map(TeamName::from),
         department: department.map(DepartmentName::from),
         user: user_name.map(UserName::from),

@@ -202,7 +202,7 @@ impl Explained {
             })
             .map(|(code, why)| Refused { status: 401, code, message: why.into() });
         Self {
-            key: key.name.clone(),
+            key: key.name.to_string(),
             team: key.team.as_ref().map(ToString::to_string),
             endpoint,
             asked: None,

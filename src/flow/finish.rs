@@ -147,7 +147,7 @@ impl Ticket {
             request_id: arrival.request_id.clone(),
             trace_id: arrival.trace_id.clone(),
             key_id: key.map(|k| k.id.text()),
-            key_name: key.map(|k| SmolStr::new(&k.name)),
+            key_name: key.map(|k| k.name.clone()),
             team: key.and_then(|k| k.team.as_ref().map(|t| t.text())),
             department: key.and_then(|k| k.department.as_ref().map(|d| d.text())),
             user: key.and_then(|k| k.user.as_ref().map(|u| u.text())),
