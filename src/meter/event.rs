@@ -326,9 +326,19 @@ fn null_as_zero<'de, D: serde::Deserializer<'de>>(d: D) -> Result<f64, D::Error>
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)] // tests
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A new one, as short as they are.
+    pub fn event() -> Event {
+        let id = EventId::now();
+        let line = format!(
+            "{{\"event_id\":\"{id}\",\"ts\":\"2026-11-30T08:00:00Z\",\"endpoint\":\"chat\",\
+             \"status\":200,\"outcome\":\"success\"}}"
+        );
+        serde_json::from_str(&line).unwrap()
+    }
 
     fn maybe() -> impl Strategy<Value = Option<SmolStr>> {
         proptest::option::of("\\PC{0,12}[\"\\\\\n]?".prop_map(SmolStr::from))

@@ -353,6 +353,7 @@ fn is_full(e: &io::Error) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::event::tests::event;
     use super::*;
     use crate::meter::lines::{self, Line};
 
@@ -395,15 +396,6 @@ mod tests {
                 Ok(Box::new(Small { file, room: &$room, fault: &$fault }))
             }
         };
-    }
-
-    fn event() -> Event {
-        let id = crate::base::EventId::now();
-        let line = format!(
-            "{{\"event_id\":\"{id}\",\"ts\":\"2026-11-30T08:00:00Z\",\"endpoint\":\"chat\",\
-             \"status\":200,\"outcome\":\"success\"}}"
-        );
-        serde_json::from_str(&line).unwrap()
     }
 
     /// Every readable event of a folder in order, and how many lines were not.
